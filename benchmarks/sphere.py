@@ -35,20 +35,20 @@ from tastespace.evaluation.resampling import Sums, bootstrap, middle
 from tastespace.inference.diagnostics import correlations, effective_for_mean
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.gibbs.item_draws import Watched
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
+from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.rows import (
     NORMAL_ROWS,
     Factors,
     GivenRows,
     Moved,
     RatingBlock,
-    Responses,
     RowMoves,
     solve_rows,
 )
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.models.factorization.sphere.moves import STEPS as DEFAULT_STEPS
-from tastespace.models.factorization.watch import Watched
 from tastespace.randomness import generator
 
 FREE, SPHERE = "BPMF", "sphere"
@@ -275,50 +275,51 @@ def measure_radii(options: Any) -> list[str]:
 # Cost
 
 
+def _sweep(model: Any, ratings: ts.Ratings) -> GibbsSweep:
+    return GibbsSweep(model, Observations.of(ratings, model.dtype, model.offset, model.scale))
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """An item step, and all that it needs besides where items are."""
 
     sweep: GibbsSweep
     state: GibbsState
-    responses: Responses
+    given: GivenRows
 
     @classmethod
     def after_warmup(cls, ratings: ts.Ratings, n_factors: int, sweeps: int) -> Step:
         """Warmed up by slices, which have nothing to be tuned."""
         estimator: Any = ts.SphereBPMF(n_factors=n_factors, sampler="slice", radius=RADIUS, threads=1)
-        sweep, rng = estimator.story(ratings).bind(ratings), generator(0)
+        sweep, rng = _sweep(estimator.story(ratings), ratings), generator(0)
         state = sweep.init(rng)
         for _ in range(sweeps):
             state, _ = sweep.step(state, rng)
-        side = sweep.observed.by_item
-        return cls(
-            sweep, state, sweep.likelihood.responses("item", side, state.items, state.users, state.noise, rng, 1)
-        )
+        given = GivenRows("item", sweep.observed.by_item, state.items, state.users)
+        return cls(sweep, state, sweep.model.likelihood.augment(given, state.noise, rng))
 
     def of(self, items: np.ndarray) -> Step:
         """The same for some of the items."""
-        side = self.responses.side
+        side = self.given.side
         counts = np.diff(side.offsets)[items]
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(side.offsets.dtype)
         places = np.concatenate([np.arange(side.offsets[item], side.offsets[item + 1]) for item in items])
         some = replace(side, offsets=offsets, columns=side.columns[places], targets=side.targets[places])
         bias = self.state.items.bias
         points = Factors(self.state.items.factors[items], None if bias is None else bias[items])
-        return Step(self.sweep, replace(self.state, items=points), replace(self.responses, side=some))
+        return Step(self.sweep, replace(self.state, items=points), replace(self.given, side=some, rows=points))
 
     def some(self) -> Step:
         """Some that have ratings."""
-        rated = np.flatnonzero(np.diff(self.responses.side.offsets))
+        rated = np.flatnonzero(np.diff(self.given.side.offsets))
         return self.of(generator(2).permutation(rated)[:SOME_ITEMS])
 
     def moves(self, sampler: str, steps: int, warmup: int = 0) -> SphereMoves:
-        assert isinstance(self.sweep.item_moves, SphereMoves)
-        return replace(self.sweep.item_moves, sampler=sampler, steps=steps, warmup=warmup)
+        assert isinstance(self.sweep.model.item_moves, SphereMoves)
+        return replace(self.sweep.model.item_moves, sampler=sampler, steps=steps, warmup=warmup)
 
     def moved(self, moves: RowMoves, items: Factors, tuning: DualAveraging | None, rng: Any) -> Moved:
-        given = GivenRows(self.responses, items, self.state.users, "item", 1)
-        return moves.moved(given, self.state.item_population, tuning, rng)
+        return moves.moved(replace(self.given, rows=items), self.state.item_population, tuning, rng)
 
     def tuned(self, moves: SphereMoves, rng: Any) -> Moved:
         """After as many moves as the step size is sought for."""
@@ -332,12 +333,11 @@ def step_times(data: Path | None, n_factors: int, rounds: int) -> dict[str, harn
     """Of an item step of BPMF, by every sampler, by those of Fraccaro (2014) with as many steps, and of a user step."""
     ratings, rng = movielens.split(data).train, generator(1)
     step = Step.after_warmup(ratings, n_factors, FEW_SWEEPS)
-    state, responses = step.state, step.responses
+    state, of_items = step.state, step.given
     free: Any = ts.BPMF(n_factors=n_factors).story(ratings)
-    population = free.item_prior.draw(state.items.moments, None, rng)
-    by_user = replace(responses, side=step.sweep.observed.by_user)
-    of_items = GivenRows(responses, state.items, state.users, "item", 1)
-    of_users = GivenRows(by_user, state.users, state.items, "user", 1)
+    population = free.item_prior.draw(state.items, None, rng)
+    by_user, alpha = step.sweep.observed.by_user, of_items.alpha
+    of_users = GivenRows("user", by_user, state.users, state.items, alpha=alpha)
     functions: dict[str, Callable[[], Any]] = {
         FREE: lambda: NORMAL_ROWS.moved(of_items, population, None, rng),
         USERS: lambda: NORMAL_ROWS.drawn(of_users, state.user_population, rng),
@@ -437,7 +437,7 @@ def mixing_of_sampler(data: Path | None, name: str, model: str, steps: int, quic
         estimator = ts.SphereBPMF(**common, radius=RADIUS, sampler=model, item_steps=steps)
     ratings, rng = parts_of(data, name).train, generator(0)
     story = estimator.story(ratings)
-    sweep, watched = story.bind(ratings), Watched.of(ratings, None, story, generator(1))
+    sweep, watched = _sweep(story, ratings), Watched.of(ratings, None, story, generator(1))
     state = sweep.init(rng)
     for _ in range(estimator.warmup):
         state, _ = sweep.step(state, rng)
@@ -446,7 +446,7 @@ def mixing_of_sampler(data: Path | None, name: str, model: str, steps: int, quic
         start = time.process_time()
         state, stats = sweep.step(state, rng)
         seconds += time.process_time() - start
-        predictions.append(watched.predict(state, watched.user_rows, watched.item_rows))
+        predictions.append(watched.predict(state, *watched.pairs))
         figures.append([stats[key] for key in WATCHED])
     n, of_pairs = len(predictions), np.array(predictions, np.float64).T[:, None]
     effective = effective_for_mean(of_pairs)

@@ -20,6 +20,7 @@ from tastespace.models import (
     ImplicitALS,
     ItemKNN,
     ItemMean,
+    Joint,
     LogisticMF,
     MonotoneMF,
     Popular,
@@ -104,6 +105,15 @@ class TestBPMF(RecommenderConformance):
 
 
 @SHORT
+class TestJoint(RecommenderConformance):
+    keeps_users = scores_are_ratings = False
+    explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
+
+    def make(self, **parameters):
+        return Joint(n_factors=4, warmup=20, draws=20, thin=1, **parameters)
+
+
+@SHORT
 class TestBPMFWithoutBiases(RecommenderConformance):
     keeps_users = False
     explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
@@ -146,6 +156,15 @@ class TestOrdinalBPMF(RecommenderConformance):
     def ratings(self):
         drawn = tastes(40, 30, rng=generator(3))[0]
         return replace(drawn, values=np.clip(np.round(drawn.values), 1, 5))
+
+
+@SHORT
+class TestOrdinalJoint(TestOrdinalBPMF):
+    scores_are_ratings = False
+
+    def make(self, **parameters):
+        ways = {"likelihood": Ordinal(levels=[1.0, 2.0, 3.0, 4.0, 5.0]), "weight": 1.0, "regularization": 50.0}
+        return Joint(n_factors=4, warmup=20, draws=20, thin=1, **ways, **parameters)
 
 
 class TestVB(RecommenderConformance):

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from tastespace.distributions import rating_distribution
+from tastespace.distributions import normal_mixture
 from tastespace.distributions.latent_levels import (
     LOGISTIC_SCALES,
     LOGISTIC_WEIGHTS,
@@ -193,7 +193,7 @@ def test_blocks_make_no_difference(scores, yes_no, monkeypatch):
         ]
 
     whole = everything()
-    monkeypatch.setattr(rating_distribution, "BLOCK", 2 * S)
+    monkeypatch.setattr(normal_mixture, "BLOCK", 2 * S)
     for one, other in zip(whole, everything(), strict=True):
         assert_array_equal(one, other)
 

@@ -144,7 +144,7 @@ def test_some_of_the_quantities_and_blocks(mixture, monkeypatch):
     values = np.linspace(1, 5, len(mixture))
     measures = ("cdf", "crps", "log_density")
     whole = [getattr(mixture, name)(values) for name in measures] + [mixture.quantile(0.8)]
-    monkeypatch.setattr("tastespace.distributions.rating_distribution.BLOCK", 3)
+    monkeypatch.setattr("tastespace.distributions.normal_mixture.BLOCK", 3)
     parts = [getattr(mixture, name)(values) for name in measures] + [mixture.quantile(0.8)]
     for one, other in zip(whole, parts, strict=True):
         assert one.tolist() == other.tolist()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
@@ -15,7 +13,7 @@ from tastespace.data.csr import CSR
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise
 from tastespace.models.factorization.likelihoods.logistic import Logistic
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, CutPoints, Ordinal
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -28,7 +26,8 @@ def touched(likelihood, noise, scores, rating):
     n = len(scores)
     ratings = CSR(np.array([0, n]), np.arange(n, dtype=np.int32), np.full(n, rating, np.float32))
     rows, other = Factors(np.ones((1, 1))), Factors(scores[:, None])
-    return likelihood.approach(RatingBlock.of(ratings, np.float64, 0.0), rows, other, noise, 1)
+    given = GivenRows("user", RatingBlock.of(ratings, np.float64, 0.0), rows, other)
+    return likelihood.approach(given, noise).side
 
 
 def ordinal_chance(scores, level):
@@ -84,5 +83,5 @@ def test_a_new_item_that_all_like_is_believed(kind, monkeypatch):
     found, right = chance(Likelihood.row_steps), chance(60)
     assert abs(found - right) < 0.02
     for served in (Ordinal, Logistic):  # kept draws of probit are those of two levels
-        monkeypatch.setattr(served, "approach", lambda _, side, *__: replace(side, targets=0 * side.targets))
+        monkeypatch.setattr(served, "approach", lambda _, given, noise: given.responding(0 * given.side.targets, 0.0))
     assert chance(2) < right - 0.04

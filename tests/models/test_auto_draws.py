@@ -15,7 +15,7 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.diagnostics import Exactness, diagnose
 from tastespace.models import BPMF
 from tastespace.models.factorization.gibbs import bpmf
-from tastespace.models.factorization.watch import Watch
+from tastespace.models.factorization.gibbs.item_draws import Watch
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -98,7 +98,7 @@ def test_chains_held_apart_are_told_by_the_fit(ratings, monkeypatch):
 HELD_APART = """
 import numpy as np
 from tastespace.cli.main import run
-from tastespace.models.factorization.watch import Watch
+from tastespace.models.factorization.gibbs.item_draws import Watch
 places, call = {}, Watch.__call__
 def apart(watch, state, step):
     figures = call(watch, state, step)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference.small_story import sampler_of
 from scipy import stats
 
 from tastespace import BPMF, Gaussian, Ratings, load, save
@@ -16,8 +17,10 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFini
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.factorization import rows
 from tastespace.models.factorization.gibbs.posterior import evidence
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
-from tastespace.models.factorization.rows import Factors, row_noise
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, row_noise
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian
@@ -255,7 +258,7 @@ def test_saved_without_ratings_it_knows_only_what_a_history_says(ratings, fitted
 
 
 def test_a_chain_that_explodes_says_where(ratings):
-    transition = BPMF(**SMALL).story(ratings).bind(ratings)
+    transition = sampler_of(BPMF(**SMALL).story(ratings), ratings, GibbsSweep)
     state = transition.init(generator(0))
     for alpha in (float("inf"), float("nan")):
         with pytest.raises(NonFiniteStateError, match="precision of the noise"):
@@ -397,3 +400,29 @@ def test_many_blocks_are_the_same_for_any_number_of_threads(ratings, likelihood,
     one, two = (BPMF(**{**SMALL, "threads": n}, likelihood=likelihood).fit(ratings) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior_.draws.items, two.posterior_.draws.items)
     assert (one.posterior_.draws.items != whole.posterior_.draws.items).any()  # blocks have noise of their own
+
+
+@dataclass(frozen=True, eq=False)
+class OwnMeans(NormalPopulation):
+    """Rows with a mean each, as features would have it."""
+
+    own: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def row_means(self):
+        return self.own
+
+
+def test_rows_may_have_means_of_their_own():
+    """One override; with the mean of all in its place the draws would be elsewhere."""
+    own, precision = generator(3).standard_normal((5000, 2)), np.array([[400.0, 30.0], [30.0, 100.0]])
+    population = OwnMeans(np.zeros(2), precision, own=own)
+    side = RatingBlock(np.zeros(5001, np.int64), np.zeros(0, np.int32), np.zeros(0))
+    given = GivenRows("user", side, Factors(own), Factors(np.zeros((1, 2))))
+    drawn, _ = NORMAL_ROWS.drawn(given, population, generator(4))
+    for points in (drawn, population.draw_rows(5000, np.float64, generator(5))):
+        apart = points.factors - own
+        assert_allclose(apart.mean(0), 0, atol=6 * np.sqrt(np.diag(np.linalg.inv(precision)) / 5000).max())
+        assert_allclose(np.cov(apart.T) @ precision, np.eye(2), atol=0.15)
+    plain = NormalPopulation(np.zeros(2), precision)
+    assert np.abs(NORMAL_ROWS.drawn(given, plain, generator(4))[0].factors - own).mean() > 0.5

@@ -17,8 +17,7 @@ from tastespace.inference.diagnostics import Exactness
 from tastespace.models import BPMF, MODELS, SphereBPMF
 from tastespace.models.base.resuming import described
 from tastespace.models.factorization.gibbs import bpmf
-from tastespace.models.factorization.gibbs.item_draws import Keeper
-from tastespace.models.factorization.watch import Watch
+from tastespace.models.factorization.gibbs.item_draws import Keeper, Watch
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

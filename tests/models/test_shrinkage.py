@@ -8,21 +8,17 @@ from functools import partial
 
 import numpy as np
 import pytest
+from reference.small_story import sampler_of
 
 from tastespace import ALS, BPMF, VB, Checkpoints, Ratings, Shrinkage, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.transition import ACTIVE
 from tastespace.models import MODELS
 from tastespace.models.factorization.als.sweep import ALSState
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep, in_columns
 from tastespace.models.factorization.priors.shrinkage import CumulativePrior, shrinking_prior, unit_of
 from tastespace.models.factorization.rank import column_search as searching
-from tastespace.models.factorization.rank.column_search import (
-    ColumnSearch,
-    RankSearch,
-    SettledSweep,
-    in_columns,
-    most_frequent,
-)
+from tastespace.models.factorization.rank.column_search import ColumnSearch, RankSearch, most_frequent
 from tastespace.models.factorization.rows import Factors
 from tastespace.models.factorization.sphere.sphere import SphereALS, SphereBPMF
 from tastespace.progress import silent
@@ -77,7 +73,7 @@ def test_without_shrinkage_they_are_not():
     sampler = BPMF(n_factors="auto", prior="ard:max_factors=16", threads=1)
     model = sampler.story(observed)
     model = replace(model, item_prior=replace(model.item_prior, shape=1.0, least=1e-9))
-    found = searching.search(SettledSweep.of(model.bind(observed), model), 16, generator(0), silent)
+    found = searching.search(sampler_of(model, observed, GibbsSweep), 16, generator(0), silent)
     assert found.n_factors > 10
 
 
@@ -128,7 +124,7 @@ def test_turning_changes_no_score():
     rng = generator(0)
     users, items = (Factors(rng.standard_normal((n, 4)), rng.standard_normal(n)) for n in (30, 20))
     for shrinks_users in (False, True):
-        turned = in_columns(ALSState(users, items), shrinks_users=shrinks_users)
+        turned = ALSState(*in_columns(users, items, shrinks_users=shrinks_users))
         np.testing.assert_allclose(
             turned.users.factors @ turned.items.factors.T, users.factors @ items.factors.T, atol=1e-9
         )
@@ -148,7 +144,7 @@ def test_columns_come_and_go(ratings):
     """With all of them slabs one is added, next to nothing; with several spikes all but one are dropped."""
     sampler = BPMF(n_factors="auto", prior="cumulative:max_factors=6", threads=1)
     model = sampler.story(ratings)
-    search = ColumnSearch(SettledSweep.of(model.bind(ratings), model), 6)
+    search = ColumnSearch(sampler_of(model, ratings, GibbsSweep), 6)
     rng = generator(3)
     state = search.init(rng)
     columns = []
@@ -158,21 +154,13 @@ def test_columns_come_and_go(ratings):
         assert state.users.factors.shape == (60, state.items.factors.shape[1])
     assert columns[0][0] == 6
     assert columns[-1] == (4, 3)  # three, and one to spare
-    dropped = replace(
-        state,
-        users=Factors(state.users.factors[:, :2].copy(), state.users.bias),
-        items=Factors(state.items.factors[:, :2].copy(), state.items.bias),
-    )
+    users, items = (Factors(points.factors[:, :2].copy(), points.bias) for points in (state.users, state.items))
     sweep = search._sweep(2)
-    dropped = replace(
-        dropped,
-        user_population=sweep.user_prior.draw(dropped.users.moments, None, rng),
-        item_population=sweep.item_prior.draw(dropped.items.moments, None, rng),
-    )
-    assert sweep.item_prior.active(dropped.item_population).all()
+    dropped = sweep.at(users, items, state.noise, rng, state.tuning)
+    assert sweep.model.item_prior.active(dropped.item_population).all()
     grown = search._adapted(dropped, sweep, rng)
     assert grown.items.factors.shape[1] == 3
-    assert grown.items.factors[:, 2].var() < 3 * sweep.item_prior.spike
+    assert grown.items.factors[:, 2].var() < 3 * sweep.model.item_prior.spike
 
 
 def test_a_slab_is_never_narrower_than_a_spike(ratings):

@@ -14,7 +14,7 @@ from tastespace.inference.diagnostics import diagnose
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock, Responses
+from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -180,7 +180,7 @@ def test_new_draws_are_as_spread_as_the_distribution(n_factors):
     direction = np.eye(n_factors)[0]
     population, moves = SpherePopulation(Sphere(1.0), direction, 20.0), SphereMoves(Sphere(1.0))
     start = population.draw_rows(2 * chains, np.float64, rng)
-    given = GivenRows(Responses(side, 1.0), start, users, "item", 1)
+    given = GivenRows("item", side, start, users)
     drawn, _ = moves.drawn(given, population, rng)
     settled = drawn
     slices = SphereMoves(Sphere(1.0), "slice", 400)

@@ -8,7 +8,9 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import NormalGamma
 from tastespace.models.factorization.gibbs.generative_model import scores
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
+from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior
+from tastespace.models.factorization.rows import Factors
 
 N_FACTORS = 2
 PAIRS = np.array([(0, 0), (0, 1), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0)])
@@ -53,7 +55,7 @@ def bias_mean_in_units(points, population):
 
 def squared_errors(params, ratings):
     errors = ratings.values - scores(params, ratings.user_rows, ratings.item_rows)
-    return np.cbrt(params.alpha * np.sum(errors**2))
+    return np.cbrt(params.noise.alpha * np.sum(errors**2))
 
 
 def agreement(params, ratings):
@@ -61,7 +63,7 @@ def agreement(params, ratings):
 
 
 OF_NOISE = {
-    "log noise precision": lambda params, ratings: np.log(params.alpha),
+    "log noise precision": lambda params, ratings: np.log(params.noise.alpha),
     "squared errors": squared_errors,
     "ratings with scores": agreement,
 }
@@ -88,11 +90,23 @@ def functionals(biases):
     return chosen
 
 
+def rows_of(moments):
+    """Rows of which nothing is known but their moments."""
+    rows = Factors(np.zeros((moments.n, len(moments.total))), np.zeros(moments.n) if moments.has_bias else None)
+    vars(rows)["moments"] = moments
+    return rows
+
+
 class Silent(GibbsSweep):
     """The sampler without its figures, which are a third of the time where there is so little to draw."""
 
     def _figures(self, state, squares):
         return {}
+
+
+def sampler_of(model, ratings, kind=Silent, **options):
+    """The sampler of the posterior of a model given ratings."""
+    return kind(model, Observations.of(ratings, model.dtype, model.offset, model.scale), **options)
 
 
 def is_broken(result):

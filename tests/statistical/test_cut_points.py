@@ -13,9 +13,8 @@ from scipy import stats
 
 from tastespace.data.ratings import Ratings
 from tastespace.models.factorization.likelihoods import cut_points
-from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.likelihoods.ordinal import CutPoints, Ordinal
-from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
+from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock
 from tastespace.randomness import generator
 
 pytestmark = pytest.mark.statistical
@@ -26,11 +25,11 @@ LEVELS = (1.0, 1.5, 4.0)
 class NoGapPrior(Ordinal):
     """The prior of the log gaps dropped from the Metropolis ratio."""
 
-    def settle(self, observed, users, items, noise, rng, threads):
+    def settle(self, users, noise, rng):
         kept = cut_points.log_prior
         cut_points.log_prior = lambda place: kept(np.append(place[0], np.full(len(place) - 1, -0.5)))
         try:
-            return super().settle(observed, users, items, noise, rng, threads)
+            return super().settle(users, noise, rng)
         finally:
             cut_points.log_prior = kept
 
@@ -38,10 +37,8 @@ class NoGapPrior(Ordinal):
 class NoProposalRatio(Ordinal):
     """Always accepted: as if the proposal were the posterior."""
 
-    def settle(self, observed, users, items, noise, rng, threads):
-        side = observed.by_user
-        score = row_scores(side, users, items)
-        grid = cut_points.ScoreGrid.of(score, side.targets, self.edges, 1)
+    def settle(self, users, noise, rng):
+        grid = cut_points.ScoreGrid.of(users.scores(), users.side.targets, self.edges, 1)
         return CutPoints(1.0, cut_points.cuts_at(cut_points.propose(grid).draw(rng)))
 
 
@@ -57,11 +54,11 @@ def moved_cuts(likelihood, n, moves, n_ratings=4):
     for place in range(n):
         noise = likelihood.sample(1, n_ratings, rng)
         items = Factors(np.zeros((n_ratings, 1)), rng.standard_normal(n_ratings))
-        values = likelihood.simulate(items.bias, where.user_rows, where.item_rows, noise, rng)
+        values = likelihood.simulate(items.bias, where, noise, rng)
         rated = replace(where, values=values.astype(np.float32))
-        observed = Observations(*(RatingBlock.of(side, np.float64, 0.0) for side in (rated.by_user, rated.by_item)))
+        given = GivenRows("user", RatingBlock.of(rated.by_user, np.float64, 0.0), user, items)
         for _ in range(moves):
-            noise = likelihood.settle(observed, user, items, noise, rng, 1)
+            noise = likelihood.settle(given, noise, rng)
         drawn[place] = noise.cuts[0] / 2, np.log(np.diff(noise.cuts)[0]) + 0.5
     return drawn
 

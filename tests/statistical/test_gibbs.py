@@ -23,10 +23,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
+from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken, sampler_of
 from scipy import stats
 
 from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior, Population
@@ -46,7 +47,8 @@ def story(*, biases=True, likelihood=LEARNED, prior=PRIOR):
 
 def sampler(parameters, observed, *, kind=Silent, moves=NORMAL_ROWS, **options):
     """The transition of the story with these parameters."""
-    return kind(**vars(story(**parameters).bind(observed, **options)) | {"user_moves": moves, "item_moves": moves})
+    model = replace(story(**parameters), user_moves=moves, item_moves=moves)
+    return sampler_of(model, observed, kind, **options)
 
 
 # Broken twins
@@ -56,7 +58,7 @@ class InNumpy(NormalRows):
     """Rows drawn by the book: right itself, and the frame for rows drawn wrongly."""
 
     def drawn(self, given, population, rng):
-        side, alpha, other = given.responses.side, given.responses.alpha, given.other
+        side, alpha, other = given.side, given.alpha, given.other
         n_rows, n_others = len(side.offsets) - 1, len(other.factors)
         (rng,) = rng.spawn(1)  # of the one block of rows
         noise, design = rng.standard_normal((n_rows, N_FACTORS)), other.factors
@@ -106,12 +108,12 @@ class StaleMoments(Silent):
     def step(self, state, rng):
         users, items = state.users, state.items
         user_population, item_population = state.user_population, state.item_population
-        moved = replace(self, user_prior=_Given(user_population), item_prior=_Given(item_population))
-        new, _ = Silent.step(moved, state, rng)
+        model = replace(self.model, user_prior=_Given(user_population), item_prior=_Given(item_population))
+        new, _ = Silent.step(replace(self, model=model), state, rng)
         return replace(
             new,
-            user_population=self.user_prior.draw(users.moments, None, rng),
-            item_population=self.item_prior.draw(items.moments, None, rng),
+            user_population=self.model.user_prior.draw(users, None, rng),
+            item_population=self.model.item_prior.draw(items, None, rng),
         ), {}
 
 
@@ -133,10 +135,10 @@ class _Given:
 class HalfShape(Gaussian):
     """The shape of the noise precision off by one half."""
 
-    def learn(self, axis, side, squares, noise, rng):
-        if axis == "item":
+    def learn(self, given, squares, noise, rng):
+        if given.axis == "item":
             return noise
-        return Noise(self.prior.posterior(len(side.columns) + 1, float(squares.sum())).draw(rng))
+        return Noise(self.prior.posterior(len(given.side.columns) + 1, float(squares.sum())).draw(rng))
 
 
 class WishartOffByOne(NormalWishartPrior):
@@ -185,9 +187,9 @@ def log_joint_by_the_book(params, ratings, model):
         + (params.users.bias[i] + params.items.bias[j] if model.has_biases else 0.0)
         for i, j in zip(ratings.user_rows, ratings.item_rows, strict=True)
     ]
-    total = normal_logpdf(ratings.values.astype(np.float64), score, params.alpha)
+    total = normal_logpdf(ratings.values.astype(np.float64), score, params.noise.alpha)
     if model.likelihood is LEARNED:
-        total += stats.gamma.logpdf(params.alpha, 5.0, scale=1 / 5.0)
+        total += stats.gamma.logpdf(params.noise.alpha, 5.0, scale=1 / 5.0)
     for points, population in (
         (params.users, params.user_population),
         (params.items, params.item_population),
@@ -293,7 +295,7 @@ class Conditionals:
     def log_density(self, block, state):
         """Of this block of a state."""
         if block == "noise":
-            return stats.gamma.logpdf(state.alpha, self.shapes[block], scale=self.base.alpha)
+            return stats.gamma.logpdf(state.noise.alpha, self.shapes[block], scale=self.base.noise.alpha)
         if block in ("users", "items"):
             return self._rows(block, state)
         name = "user_population" if block.startswith("user") else "item_population"
@@ -366,7 +368,7 @@ def blocks_that_disagree(model, bind, seed=2):
 @CASES
 def test_every_block_is_drawn_from_its_conditional(parameters):
     model = story(**parameters)
-    assert blocks_that_disagree(model, model.bind) == set()
+    assert blocks_that_disagree(model, partial(sampler_of, model, kind=GibbsSweep)) == set()
 
 
 def test_the_frame_of_the_broken_twins_is_right():
@@ -374,14 +376,14 @@ def test_the_frame_of_the_broken_twins_is_right():
     model = story()
     state = model.sample_prior(WHERE, generator(1))
     ratings = model.simulate(state, WHERE, generator(2))
-    kernel, _ = model.bind(ratings).step(state, generator(3))
+    kernel, _ = sampler_of(model, ratings, GibbsSweep).step(state, generator(3))
     silent, _ = sampler({}, ratings).step(state, generator(3))
     numpy, _ = sampler({}, ratings, moves=InNumpy()).step(state, generator(3))
     for block in ("users", "items"):
         np.testing.assert_array_equal(whole(getattr(silent, block)), whole(getattr(kernel, block)))
         np.testing.assert_allclose(whole(getattr(numpy, block)), whole(getattr(kernel, block)), rtol=1e-9)
-    assert silent.alpha == kernel.alpha
-    assert numpy.alpha == pytest.approx(kernel.alpha, rel=1e-9)
+    assert silent.noise.alpha == kernel.noise.alpha
+    assert numpy.noise.alpha == pytest.approx(kernel.noise.alpha, rel=1e-9)
 
 
 ROWS = {"users", "items"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
+from reference.small_story import N_FACTORS, PRIOR, WHERE, functionals, is_broken, sampler_of
 from scipy import stats
 from scipy.special import expit, ndtr, ndtri
 
@@ -28,7 +28,6 @@ from tastespace.models.factorization.likelihoods.heteroscedastic import (
 from tastespace.models.factorization.likelihoods.logistic import Logistic
 from tastespace.models.factorization.likelihoods.ordinal import CutPoints, Ordinal
 from tastespace.models.factorization.likelihoods.probit import Probit
-from tastespace.models.factorization.rows import RatingBlock, Responses, row_scores
 from tastespace.randomness import generator
 from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
@@ -54,7 +53,7 @@ def story(likelihood):
 
 
 def sampler(likelihood, observed, **options):
-    return Silent(**vars(story(likelihood).bind(observed, **options)))
+    return sampler_of(story(likelihood), observed, **options)
 
 
 def errors_in_their_units(params, ratings):
@@ -70,7 +69,7 @@ def first_user_error(params, ratings):
 
 
 OF_UNEVEN = {
-    "log alpha": lambda params, ratings: np.log(params.alpha),
+    "log alpha": lambda params, ratings: np.log(params.noise.alpha),
     "log user precisions": lambda params, ratings: np.log(params.noise.users).mean(),
     "log item precisions": lambda params, ratings: np.log(params.noise.items).mean(),
     "of the user without ratings": lambda params, ratings: np.log(params.noise.users[3]),
@@ -171,8 +170,8 @@ def test_the_log_joint_is_that_of_the_story(name):
         rest = model.user_prior.log_density(params.user_population) + model.item_prior.log_density(
             params.item_population
         )
-        rest += params.user_population.log_density(params.users.moments)
-        rest += params.item_population.log_density(params.items.moments)
+        rest += params.user_population.log_density(params.users)
+        rest += params.item_population.log_density(params.items)
         expected = log_likelihood_by_the_book(params, ratings, likelihood) + rest
         assert model.log_joint(params, ratings) == pytest.approx(expected, rel=1e-6, abs=1e-5)
 
@@ -238,13 +237,13 @@ def test_posteriors_of_broken_twins_are_not(twin):
 class NotRedrawn(Ordinal):
     """Cut-points move with the latent responses integrated out, and these stay where they were: of the old levels."""
 
-    def settle(self, observed, users, items, noise, rng, threads):
-        moved = super().settle(observed, users, items, CutPoints(1.0, noise.cuts), rng, threads)
+    def settle(self, users, noise, rng):
+        moved = super().settle(users, CutPoints(1.0, noise.cuts), rng)
         return Stale(1.0, moved.cuts, noise.cuts)
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
+    def augment(self, given, noise, rng):
         before = CutPoints(1.0, noise.before) if isinstance(noise, Stale) else noise
-        return super().augment(axis, side, rows, other, before, rng, threads)
+        return super().augment(given, before, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,41 +256,40 @@ class Stale(CutPoints):
 class NotTruncated(Probit):
     """Latent responses that do not know their label."""
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
-        responses = row_scores(side, rows, other, self.offset) + rng.standard_normal(len(side.columns))
-        return Responses(RatingBlock(side.offsets, side.columns, responses, offset=self.offset), 1.0)
+    def augment(self, given, noise, rng):
+        responses = given.scores(self.offset) + rng.standard_normal(len(given.side.columns))
+        return given.responding(responses, self.offset)
 
 
 class OneTail(Ordinal):
     """The upper end of a level forgotten."""
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
-        score = row_scores(side, rows, other)
-        level = np.searchsorted(self.edges, side.targets)
+    def augment(self, given, noise, rng):
+        score = given.scores()
+        level = np.searchsorted(self.edges, given.side.targets)
         low = np.append(-np.inf, noise.cuts)[level]
         below = ndtr(low - score)
         drawn = score + ndtri(below + (1 - below) * rng.random(len(score)))
-        return Responses(RatingBlock(side.offsets, side.columns, drawn), 1.0)
+        return given.responding(drawn, 0.0)
 
 
 class IgnoresScore(Logistic):
     """Weights drawn as if every score were 0."""
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
-        weights = np.zeros(len(side.columns))
+    def augment(self, given, noise, rng):
+        weights = np.zeros(len(given.side.columns))
         _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, 1)
-        targets = (side.targets - 0.5) / weights
-        return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self.offset), 1.0)
+        return given.responding((given.side.targets - 0.5) / weights, self.offset, weights)
 
 
 class WrongShape(HeteroscedasticGaussian):
     """The precision of a user with n ratings drawn from Gamma(k + n, ...) for Gamma(k + n / 2, ...)."""
 
-    def learn(self, axis, side, squares, noise, rng):
-        drawn = super().learn(axis, side, squares, noise, rng)
-        if axis == "item":
+    def learn(self, given, squares, noise, rng):
+        drawn = super().learn(given, squares, noise, rng)
+        if given.axis == "item":
             return drawn
-        shape = noise.user_concentration + np.diff(side.offsets)
+        shape = noise.user_concentration + np.diff(given.side.offsets)
         users = rng.gamma(shape) / (noise.user_concentration + noise.alpha * squares / 2)
         return replace(drawn, users=users)
 
@@ -299,22 +297,22 @@ class WrongShape(HeteroscedasticGaussian):
 class UnweightedErrors(HeteroscedasticGaussian):
     """alpha learned from errors that are not weighted with the users' precisions."""
 
-    def learn(self, axis, side, squares, noise, rng):
-        drawn = super().learn(axis, side, squares, noise, rng)
-        if axis == "item":
+    def learn(self, given, squares, noise, rng):
+        drawn = super().learn(given, squares, noise, rng)
+        if given.axis == "item":
             return drawn
-        return replace(drawn, alpha=self.prior.posterior(len(side.columns), float(squares.sum())).draw(rng))
+        return replace(drawn, alpha=self.prior.posterior(len(given.side.columns), float(squares.sum())).draw(rng))
 
 
 class SharedWithoutVolume(HeteroscedasticGaussian):
     """alpha c and factors / c with the volume of the change of scale left out."""
 
-    def settle(self, observed, users, items, noise, rng, threads):
+    def settle(self, users, noise, rng):
         shape = len(noise.users) * (noise.user_concentration - 1) - self.shape
         if shape > 0:
             factor = noise.user_concentration * float(noise.users.sum()) / rng.gamma(shape)
             noise = replace(noise, alpha=noise.alpha * factor, users=noise.users / factor)
-        return super().settle(observed, users, items, noise, rng, threads)
+        return super().settle(users, noise, rng)
 
 
 TWINS = {

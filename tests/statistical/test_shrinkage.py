@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, WHERE, Silent, functionals, is_broken
+from reference.small_story import N_FACTORS, WHERE, functionals, is_broken, rows_of, sampler_of
 from scipy import integrate, stats
 
 from tastespace.distributions.conjugate import Gamma, NormalGamma
@@ -31,7 +31,7 @@ from tastespace.models.factorization.priors.shrinkage import (
     squares_of,
 )
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
-from tastespace.models.factorization.rows import Moments
+from tastespace.models.factorization.rows import Factors
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.randomness import generator
 from tastespace.testing.geweke import geweke
@@ -134,7 +134,7 @@ def rows_and_state(n_columns=3):
     rng = generator(5)
     population = CUMULATIVE.sample(n_columns, False, rng)
     factors = 0.3 + rng.standard_normal((7, n_columns)) * np.array([1.5, 0.6, 0.4])[:n_columns]
-    return population, Moments(7, factors.sum(0), factors.T @ factors)
+    return population, Factors(factors)
 
 
 def log_joint(prior, population, rows):
@@ -144,8 +144,8 @@ def log_joint(prior, population, rows):
 
 def log_means(population, rows):
     """The density of the means given all else."""
-    sds = (np.diag(population.precision) * (rows.n + 2.0)) ** -0.5
-    return stats.norm.logpdf(population.mean, rows.total / (rows.n + 2.0), sds).sum()
+    sds = (np.diag(population.precision) * (rows.moments.n + 2.0)) ** -0.5
+    return stats.norm.logpdf(population.mean, rows.moments.total / (rows.moments.n + 2.0), sds).sum()
 
 
 def with_columns(population, **changes):
@@ -155,7 +155,7 @@ def with_columns(population, **changes):
 def wrong_labels(prior):
     """Columns and labels whose weight is not the joint density with the variance integrated out."""
     population, rows = rows_and_state()
-    weights = prior.log_label_weights(population.sticks, squares_of(rows, 2.0), rows.n)
+    weights = prior.log_label_weights(population.sticks, squares_of(rows.moments, 2.0), rows.moments.n)
     wrong = set()
     for h in range(3):
         joint = []
@@ -221,7 +221,7 @@ def test_labels_of_broken_twins_are_not(twin):
 def test_a_label_is_drawn_in_proportion_to_its_weight():
     """The draw itself: frequencies of the labels of each column, within 5 standard errors each."""
     population, rows = rows_and_state()
-    weights = CUMULATIVE.log_label_weights(population.sticks, squares_of(rows, 2.0), rows.n)
+    weights = CUMULATIVE.log_label_weights(population.sticks, squares_of(rows.moments, 2.0), rows.moments.n)
     expected = np.exp(weights - np.logaddexp.reduce(weights, axis=1, keepdims=True))
     rng, n = generator(3), 2000
     counts = np.zeros((3, 4))
@@ -271,10 +271,12 @@ def test_means_are_drawn_from_their_conditional():
     conditional = [log_means(with_columns(population, mean=means), rows) for means in (one, two)]
     assert joint[1] - joint[0] == pytest.approx(conditional[1] - conditional[0], rel=1e-10)
     variances = 1 / np.diag(population.precision)
-    centre = drawn_means(2.0, variances, rows, Probe(0.5))
-    np.testing.assert_allclose(centre, rows.total / (rows.n + 2.0), rtol=1e-12)
-    moved = drawn_means(2.0, variances, rows, type("Ones", (), {"standard_normal": lambda self, n: np.ones(n)})())
-    np.testing.assert_allclose(moved - centre, (variances / (rows.n + 2.0)) ** 0.5, rtol=1e-12)
+    centre = drawn_means(2.0, variances, rows.moments, Probe(0.5))
+    np.testing.assert_allclose(centre, rows.moments.total / (rows.moments.n + 2.0), rtol=1e-12)
+    moved = drawn_means(
+        2.0, variances, rows.moments, type("Ones", (), {"standard_normal": lambda self, n: np.ones(n)})()
+    )
+    np.testing.assert_allclose(moved - centre, (variances / (rows.moments.n + 2.0)) ** 0.5, rtol=1e-12)
 
 
 class HalfShape(CumulativePrior):
@@ -321,7 +323,7 @@ class NoHalf(RelevancePrior):
 
     def draw(self, rows, current, rng):
         drawn = super().draw(rows, current, rng)
-        rates = self.rate + squares_of(rows, self.strength) / 2
+        rates = self.rate + squares_of(rows.moments, self.strength) / 2
         return replace(drawn, precision=drawn.precision * rates / (2 * rates - self.rate))
 
 
@@ -329,8 +331,9 @@ class ForgottenMean(RelevancePrior):
     """Squares around 0, though the columns have means."""
 
     def draw(self, rows, current, rng):
-        around = replace(rows, gram=rows.gram + np.outer(rows.total, rows.total) / (rows.n + self.strength))
-        return super().draw(around, current, rng)
+        of_rows = rows.moments
+        squares = np.outer(of_rows.total, of_rows.total) / (of_rows.n + self.strength)
+        return super().draw(rows_of(replace(of_rows, gram=of_rows.gram + squares)), current, rng)
 
 
 def test_relevance_is_drawn_from_its_conditional():
@@ -378,7 +381,7 @@ def looked_at(prior, biases, sphere):
 
 
 def binding(model):
-    return lambda observed: Silent(**vars(model.bind(observed)))
+    return lambda observed: sampler_of(model, observed)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
+from reference.small_story import N_FACTORS, PRIOR, WHERE, functionals, is_broken, rows_of, sampler_of
 from scipy import integrate, stats
 from scipy.special import iv
 
@@ -56,7 +56,7 @@ def story(*, moves=SphereMoves, sampler="geodesic", steps=4, likelihood=NOISE, h
 
 
 def bound(model, observed):
-    return Silent(**vars(model.bind(observed)))
+    return sampler_of(model, observed)
 
 
 def whole(params):
@@ -143,18 +143,17 @@ class WithoutHalf(SphereMoves):
     """-x^T A x + b.x, without the 1/2 of its quadratic part."""
 
     def moved(self, given, population, tuning, rng):
-        responses, other = given.responses, given.other
-        side = replace(responses.side, targets=responses.side.targets / 2)
-        twice = replace(responses, side=side, alpha=2 * responses.alpha)
+        side, other = replace(given.side, targets=given.side.targets / 2), given.other
         other = Factors(other.factors, other.bias / 2)
-        return super().moved(replace(given, responses=twice, other=other), population, tuning, rng)
+        twice = replace(given, side=side, other=other, alpha=2 * given.alpha)
+        return super().moved(twice, population, tuning, rng)
 
 
 class ConcentrationOfFewer(SpherePrior):
     """The concentration as if one item less were there."""
 
     def draw(self, rows, current, rng):
-        return super().draw(replace(rows, n=rows.n - 1), current, rng)
+        return super().draw(rows_of(replace(rows.moments, n=rows.moments.n - 1)), current, rng)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def score_of(user, item):
 
 def calibration(model, n):
     ranked = {
-        "noise": lambda params, _: params.alpha,
+        "noise": lambda params, _: params.noise.alpha,
         "rated pair": score_of(0, 0),
         "unrated pair": score_of(0, 2),
         "user without ratings": score_of(3, 1),
@@ -215,7 +214,7 @@ def test_the_log_joint_is_that_of_the_story(joint):
     normal = FactorModel(N_FACTORS, True, NOISE, PRIOR, PRIOR, dtype=np.float64)
     plain = replace(params, item_population=normal.sample_prior(WHERE, rng).item_population)
     own = plain.item_population
-    others = normal.log_joint(plain, ratings) - own.log_density(plain.items.moments) - PRIOR.log_density(own)
+    others = normal.log_joint(plain, ratings) - own.log_density(plain.items) - PRIOR.log_density(own)
     items, population = whole(params), params.item_population
     around = VonMisesFisher(population.direction, population.concentration)
     area = 2 * np.pi if not joint else 4 * np.pi
@@ -254,7 +253,7 @@ def test_the_moments_are_those_of_the_rows(n, kappa, joint):
 
 def test_the_concentration_is_drawn_from_its_distribution():
     """On the circle, against numerical integration."""
-    rows = Moments(5, RADIUS * np.array([2.0, 1.5]), np.eye(2))
+    rows = rows_of(Moments(5, RADIUS * np.array([2.0, 1.5]), np.eye(2)))
 
     def density(kappa):
         return stats.gamma.pdf(kappa, 3.0) * iv(0, kappa * 2.5) / iv(0, kappa) ** 5

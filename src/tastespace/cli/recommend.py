@@ -44,6 +44,7 @@ def recommend(
     diversity: Annotated[float, Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
     popularity_damping: Annotated[float, Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
     exact: Annotated[bool, Option("--exact", help="Score every item, even if the model has an index.")] = False,
+    top_n: Annotated[bool, Option("--top-n", help="Also the probability of being one of the true best N.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -64,6 +65,7 @@ def recommend(
         diversity=diversity,
         popularity_damping=popularity_damping,
         index=None if exact else "auto",
+        top_n=top_n,
     )
     users = options.known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
@@ -72,10 +74,15 @@ def recommend(
     is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
+    if ranking.liking():
+        del columns["score"]
+        columns |= {"chosen": "{chosen_probability:.0%}", "liked": "{liked_probability:.0%}"}
+        columns["rating"] = "{expected_rating:.2f}"
     if not is_certain:
         columns["belief sd"] = "{belief_sd:.2f}"
         if not are_probabilities:  # The interval of a probability would be from 0 to 1.
             columns[_interval_heading(recommender, 0.9)] = "{low:.2f} to {high:.2f}"
+    if top_n and not is_certain:
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
     note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
@@ -84,6 +91,11 @@ def recommend(
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
         console.print_line(*_meaning_of_scores(recommender, are_probabilities))
+    if liking := ranking.liking():
+        console.print_line(
+            f"In the order of choosing and liking. Chosen: among the next choices, {liking['base_rate'][0]:.1%} for an "
+            f"average item; liked: a rating of at least {liking['liked_from'][0]:.2f}, the user's own mean."
+        )
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:

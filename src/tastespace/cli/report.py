@@ -160,7 +160,10 @@ def diagnose(
 
 
 HOLDOUT = 0.1
-SHOWN = ("item", "title", "score", "belief_sd", "low", "high", "top_n_probability")
+SHOWN = (
+    *("item", "title", "score", "chosen_probability", "expected_rating", "liked_probability"),
+    *("belief_sd", "low", "high"),
+)
 
 
 def demo(
@@ -173,7 +176,7 @@ def demo(
     """Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."""
     ratings = SOURCES["movielens-demo"]()
     split = random_split(ratings, HOLDOUT, seed=seed)
-    recommenders = {name: MODELS[name](seed=seed, threads=threads) for name in ("mean", "bias", "als", "bpmf")}
+    recommenders = {name: MODELS[name](seed=seed, threads=threads) for name in ("mean", "bias", "als", "joint")}
     reports: dict[str, Report] = {}
     seconds: dict[str, float] = {}
     with console.progress() as observer:
@@ -182,7 +185,7 @@ def demo(
             recommender.fit(split.train, observer=observer)
             seconds[name] = time.perf_counter() - began
             reports[name] = evaluate(recommender, split.test, ranking=False, groups=False, bootstrap=0)
-    ranking = recommenders["bpmf"].recommend([user], 10)
+    ranking = recommenders["joint"].recommend([user], 10)
     top = ranking.of(0)
     if json:
         draw_demo(reports, ranking, picture)
@@ -210,7 +213,13 @@ def demo(
         about = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
     console.print_line(f"\n{about}")
     named = top.with_columns(film=pl.coalesce("title", pl.col("item").cast(pl.String)))
-    columns = {"": "{rank}", "film": "{film}", "score": "{score:.2f}", "90% of ratings": "{low:.1f} to {high:.1f}"}
-    console.print_entries(named, columns | {"P(top 10)": "{top_n_probability:.2f}"})
+    columns = {"": "{rank}", "film": "{film}", "chosen": "{chosen_probability:.0%}", "liked": "{liked_probability:.0%}"}
+    columns |= {"rating": "{expected_rating:.2f}", "90% of ratings": "{low:.1f} to {high:.1f}"}
+    console.print_entries(named, columns)
+    liking = ranking.liking()
+    console.print_line(
+        f"chosen: among the next films they pick ({liking['base_rate'][0]:.1%} for an average film); liked: a rating "
+        f"of at least {liking['liked_from'][0]:.2f}, their own mean"
+    )
     draw_demo(reports, ranking, picture)
     console.print_line(f"\npicture written to {picture}")

@@ -232,11 +232,11 @@ class Ratings:
 
     @property
     def n_users(self) -> int:
-        return len(self.users)
+        return len(self.users.ids)
 
     @property
     def n_items(self) -> int:
-        return len(self.items)
+        return len(self.items.ids)
 
     @cached_property
     def mean(self) -> float:

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatMatrix
-from tastespace.distributions.rating_distribution import LevelRatings, average, blocks, effective_draws
+from tastespace.distributions.normal_mixture import average, blocks, effective_draws
+from tastespace.distributions.rating_distribution import LevelRatings
 from tastespace.lazy import special
 
 CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels

@@ -26,12 +26,31 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, contiguous
 from tastespace.distributions import rating_distribution as ratings
-from tastespace.distributions.rating_distribution import SAME_LEVEL, SMALLEST, average, blocks
+from tastespace.distributions.rating_distribution import SAME_LEVEL, SMALLEST
 from tastespace.lazy import special
 
 INTEGRATION_STEP = 0.75  # in sds of the narrowest component
 INTEGRATION_REACH = 5.0  # sds beyond which F (1 - F) is nothing
 TERM_COST = 8  # of a term of the double sum, in terms of the integral
+BLOCK = 1 << 15  # quantities times draws looked at together: they stay in the cache
+
+
+def blocks(of_draws: NDArray[Any]) -> list[slice]:
+    """Some rows at a time, of n x S numbers."""
+    n, step = len(of_draws), max(1, BLOCK // max(of_draws.shape[1], 1))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def average(of_draws: NDArray[Any], weights: NDArray[Any] | None) -> DoubleArray:
+    """The mean over draws; weights sum to 1 by row, None for equal ones."""
+    if weights is None:
+        return np.asarray(of_draws.mean(1, dtype=np.float64))
+    return np.asarray(np.einsum("ns,ns->n", of_draws.astype(np.float64, copy=False), weights.astype(np.float64)))
+
+
+def effective_draws(weights: NDArray[Any]) -> DoubleArray:
+    """How many equal draws the weights are worth, one figure a row."""
+    return np.asarray(1 / np.sum(weights.astype(np.float64) ** 2, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +83,7 @@ class NormalMixture:
         """How many equal components the weights are worth, one figure a quantity."""
         if self.weights is None:
             return np.full(len(self), float(self.means.shape[1]))
-        return ratings.effective_draws(self.weights)
+        return effective_draws(self.weights)
 
     def cdf(self, values: NDArray[Any], *, inclusive: bool = True) -> DoubleArray:
         """P(quantity <= value) to 1e-6, at one value a quantity or at a row of them; P(quantity < value) if not

@@ -17,27 +17,6 @@ SAME_LEVEL = 1e-6  # ratings are kept in single precision
 SMALLEST = float(np.finfo(np.float64).tiny)  # what a probability counts as at least when its logarithm is taken
 
 
-BLOCK = 1 << 15  # quantities times draws looked at together: they stay in the cache
-
-
-def blocks(of_draws: NDArray[Any]) -> list[slice]:
-    """Some rows at a time, of n x S numbers."""
-    n, step = len(of_draws), max(1, BLOCK // max(of_draws.shape[1], 1))
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-def average(of_draws: NDArray[Any], weights: NDArray[Any] | None) -> DoubleArray:
-    """The mean over draws; weights sum to 1 by row, None for equal ones."""
-    if weights is None:
-        return np.asarray(of_draws.mean(1, dtype=np.float64))
-    return np.asarray(np.einsum("ns,ns->n", of_draws.astype(np.float64, copy=False), weights.astype(np.float64)))
-
-
-def effective_draws(weights: NDArray[Any]) -> DoubleArray:
-    """How many equal draws the weights are worth, one figure a row."""
-    return np.asarray(1 / np.sum(weights.astype(np.float64) ** 2, axis=1))
-
-
 @dataclass(frozen=True, eq=False)
 class Scale:
     """The levels that ratings can be, such as stars, ascending. They may be uneven, such as 1, 2, 5, 10."""

@@ -206,3 +206,27 @@ def panels_at(vectors: FloatMatrix, members: IntArray) -> FloatArray:
     placed = vectors[members]
     placed[members < 0] = 0
     return panels_of(placed)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Vectors as the kernel takes them that looks at all of them. Nothing of it ever changes: requests share it."""
+
+    panels: FloatArray
+    n_items: int
+    threads: int = 1
+
+    @classmethod
+    def of(cls, vectors: FloatMatrix) -> Scan:
+        return cls(panels_of(checked_vectors(vectors)), len(vectors))
+
+    def search(
+        self, queries: FloatMatrix, k: int, *, excluded: Excluded | None = None, allowed: BoolArray | None = None
+    ) -> Neighbours:
+        """The k best items of each query, as an index finds them, and exactly."""
+        if not len(queries) or not self.n_items:
+            return Neighbours.none(len(queries), k)
+        if not np.isfinite(queries).all():
+            raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
+        search = Search(contiguous(queries, np.float32), k, excluded, allowed, self.threads)
+        return search.run(_native.scan, (self.panels,), self.n_items)

@@ -36,9 +36,8 @@ from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, 
 
 def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: DoubleArray | None) -> str | None:
     """The first thing that makes predictions untrustworthy: without the earlier ones, the later mean nothing."""
-    if any(row.verdict == limits.NOT_FINITE for row in diagnosis):
-        names = ", ".join(row.quantity for row in diagnosis if row.verdict == limits.NOT_FINITE)
-        return f"{names}: not finite; check the ratings for extreme values, and fit again"
+    if names := [row.quantity for row in diagnosis.rows if row.verdict == limits.NOT_FINITE]:
+        return f"{', '.join(names)}: not finite; check the ratings for extreme values, and fit again"
     if diagnosis.draws < limits.MIN_DRAWS_A_CHAIN or diagnosis.draws * diagnosis.chains < limits.MIN_DRAWS:
         return _too_few(diagnosis)
     unsettled = None if diagnosis.pairs is None else _unsettled_pairs(diagnosis, diagnosis.pairs, figures)
@@ -135,7 +134,7 @@ def diagnose(trace: Trace) -> Diagnosis:
         worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not be of one pair
         rows = (*rows, median, worst)
     diagnosis = Diagnosis(
-        chains=trace.chains,
+        chains=int(drawn.shape[1]),
         warmup=trace.warmup,
         draws=int(drawn.shape[2]),
         thin=trace.thin,

@@ -29,7 +29,7 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     figure, (axes,) = plot.new_figure(1, (8.4, 1.2 + ROW * len(rows)))
     axes.grid(visible=False, axis="y")
     _draw_list(axes, rows)
-    places, scores = np.arange(len(rows)), np.array([row["score"] for row in rows])
+    places, scores = np.arange(len(rows)), np.array([row.get("expected_rating", row["score"]) for row in rows])
     sds = np.array([row["belief_sd"] for row in rows])
     axes.hlines(places, scores - sds, scores + sds, color=ACCENT, linewidth=5, zorder=2)
     axes.scatter(scores, places, c="white", s=14, zorder=3)
@@ -117,7 +117,7 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
 
 def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
     """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
-    labels, scores = [_name(row) for row in rows], [row["score"] for row in rows]
+    labels, scores = [_name(row) for row in rows], [row.get("expected_rating", row["score"]) for row in rows]
     if not rows or "low" not in rows[0]:
         _draw_dots(axes, labels, scores, [ACCENT] * len(rows), "{:.2f}")
         return

@@ -10,7 +10,7 @@ from typing import Any
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import Query
-from tastespace.models.base.results import Lists
+from tastespace.models.base.results import Lists, rounded
 from tastespace.report.model_page import attributes_of, entries
 from tastespace.report.taste_map import TasteMap, place_content, user_place
 from tastespace.service.live_model import Known, Loaded
@@ -57,6 +57,7 @@ class Answerer:
             "policy": type(policy_of(wanted.policy)).__name__.lower(),
             "model": self.loaded.version,
             "found_by": ranking.found_by,
+            **{name: rounded(values[0]) for name, values in ranking.liking().items()},
             "remarks": ranking.remarks,
             "items": entries(model.ratings_, ranking, explanation),
         }

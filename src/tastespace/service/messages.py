@@ -65,12 +65,13 @@ class RecommendationRequest(UserMessage, Filters):
     """A list of recommendations."""
 
     n: int = Field(default=10, ge=1)
-    policy: str = Field(default="mean", max_length=100, examples=["cautious:c=2"])
+    policy: str = Field(default="best", max_length=100, examples=["cautious:c=2"])
     include_seen: bool = False
     diversity: float = Field(default=0.0, ge=0, le=1)
     popularity_damping: float = Field(default=0.0, ge=0, le=1000)
     explain: bool = Field(default=False, description="Name the ratings of the user that speak for each item.")
     uncertainty: bool = Field(default=True, description="Add the uncertainty of each entry.")
+    top_n: bool = Field(default=False, description="Add the probability of being one of the user's true best n.")
 
 
 class PredictionRequest(UserMessage):
@@ -161,7 +162,10 @@ class RecommendedItem(Item, Uncertainty):
     """One item of a list."""
 
     rank: int
-    score: float
+    score: float = Field(description="What the list is ordered by.")
+    expected_rating: float | None = Field(default=None, description="Where the score is not a rating.")
+    chosen_probability: float | None = Field(default=None, description="That it is among the user's next choices.")
+    liked_probability: float | None = Field(default=None, description="That its rating is at least liked_from.")
     top_n_probability: float | None = Field(default=None, description="That the item is one of the user's true best n.")
     because: list[Reason] | None = Field(
         default=None, description="The ratings that speak most for the item, then the one that speaks most against it."
@@ -187,6 +191,8 @@ class Recommendations(UserAnswer):
     cold: bool = Field(description="Nothing is known about the user: this is the default list.")
     policy: str
     found_by: str
+    liked_from: float | None = Field(default=None, description="What the user has to rate something to have liked it.")
+    base_rate: float | None = Field(default=None, description="The average chosen_probability of all items.")
     items: list[RecommendedItem]
 
 

@@ -207,10 +207,15 @@ class RecommenderConformance:
         sure = ["belief_sd", "rating_sd", "low", "high"] if prediction.is_uncertain else []
         assert prediction.to_polars().columns == ["user", "item", "mean", *sure, "cold"]
         assert prediction.to_pandas().shape == (2, 4 + len(sure))
-        ranking = fitted.recommend([0, 1], 3)
-        sure += ["top_n_probability"] if sure else []
-        assert ranking.to_polars().columns == ["user", "cold", "rank", "item", "score", *sure]
-        assert ranking.to_pandas().shape == (6, 5 + len(sure))
+        liking, chosen = [], []
+        if abilities_of(fitted.posterior_)["choices"]:
+            liking, chosen = ["liked_from", "base_rate"], ["chosen_probability", "expected_rating", "liked_probability"]
+        columns = ["user", "cold", *liking, "rank", "item", "score", *chosen, *sure]
+        assert fitted.recommend([0, 1], 3).to_polars().columns == columns
+        ranking = fitted.recommend([0, 1], 3, top_n=True)
+        columns += ["top_n_probability"] if sure else []
+        assert ranking.to_polars().columns == columns
+        assert ranking.to_pandas().shape == (6, len(columns))
         assert "user 0" in repr(ranking)
 
     # Recommendations
@@ -297,9 +302,8 @@ class RecommenderConformance:
         for rows, block in score_blocks(belief, *scores.shape):
             scores[rows] = block
         if belief.is_latent:
-            users, items = np.indices(scores.shape).reshape(2, -1)
-            mean = fitted.predict(ratings.users.ids.gather(users), ratings.items.ids.gather(items)).mean
-            scores = mean.reshape(scores.shape)
+            users, items = (places.astype(np.int32) for places in np.indices(scores.shape).reshape(2, -1))
+            scores = belief.listed(Pairs(users, items)).reshape(scores.shape)
         return dict(np.ndenumerate(scores))
 
     def test_diversity_chooses_among_what_may_be_shown(self, fitted: Recommender, ratings: Ratings) -> None:

@@ -42,7 +42,7 @@ class WithoutDensity(InformedBirth):
     """Forgets g: what was drawn, and how likely that was."""
 
     def log_up(self, state, up):
-        return log_normal(up.columns.users, state.tempered.users) + log_normal(up.columns.items, state.tempered.items)
+        return log_normal(up.users, state.tempered.users) + log_normal(up.items, state.tempered.items)
 
 
 def from_prior(state, rng):
@@ -184,17 +184,17 @@ def test_without_the_density_of_the_drawn_they_do_not(known):
 
 @pytest.mark.statistical
 def test_bridges_lead_to_the_same(known):
-    assert bridged_z(known, lambda target: AnnealedBirth(target, GibbsRows(), 4)) < LIMIT
+    assert bridged_z(known, lambda target: AnnealedBirth(target, steps=4)) < LIMIT
 
 
 @pytest.mark.statistical
 def test_without_the_weights_of_the_way_they_do_not(known):
-    assert bridged_z(known, lambda target: Weightless(target, GibbsRows(), 4)) > LIMIT
+    assert bridged_z(known, lambda target: Weightless(target, steps=4)) > LIMIT
 
 
 def test_a_way_back_weighs_the_inverse(known):
     target = RankTarget.of(known[0], MOST)
-    bridge, state = AnnealedBirth(target, GibbsRows(), 4), any_state(target, 2, generator(44), temperature=1.7)
+    bridge, state = AnnealedBirth(target, steps=4), any_state(target, 2, generator(44), temperature=1.7)
     there, back = bridge.log_weight(state, 1, 2), bridge.log_weight(state, 2, 1)
     assert there == pytest.approx(-back, rel=1e-12)
 

@@ -53,7 +53,7 @@ def tuned_precisions(start, temperature, steps=120):
     ratings, _ = toys.gaussian(60, 50, n_factors=2, density=0.6, biases=0.4, spread=1.0, noise=0.4, rng=generator(2))
     target, rng = RankTarget.of(ratings, 2), generator(3)
     state = any_state(target, 2, rng, temperature=temperature, precisions=start)
-    tuning, adam = Tuning.begun(), Adam()
+    tuning, adam = Tuning(), Adam()
     for step in range(steps):
         state = GibbsRows().moved(target, state, rng)
         state, tuning = tuned(target, state, tuning, adam, counts=step >= steps // 2)
@@ -100,4 +100,4 @@ def test_precisions_stay_within_reach():
 def test_nothing_tuned_nothing_settled():
     target = RankTarget.of(small_ratings(6, 5, generator(0)), 4)
     state = any_state(target, 2, generator(1))
-    assert with_tuned_mean(state, Tuning.begun()) is state
+    assert with_tuned_mean(state, Tuning()) is state

@@ -13,11 +13,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import BPMF, Ratings, load, save
 from tastespace.data.csr import CSR
 from tastespace.errors import DataWarning
-from tastespace.models.factorization.gibbs.update import KeptDraw, rows_given
+from tastespace.models.factorization.gibbs.update import KeptDraw
 from tastespace.models.factorization.likelihoods.base import Noise
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 
@@ -124,7 +124,9 @@ def test_new_items_have_the_moments_of_their_conditional():
     side = RatingBlock.of(
         CSR(4 * np.arange(n + 1), np.tile(np.arange(4, dtype=np.int32), n), np.tile(values, n)), np.float64, 0.0
     )
-    rows, _ = rows_given("item", side, Factors(users, bias), population, Gaussian(ALPHA), Noise(ALPHA), generator(8), 1)
+    others, noise = Factors(users, bias), Noise(ALPHA)
+    kept = KeptDraw(others, population, population, NORMAL_ROWS, Gaussian(ALPHA), noise)
+    rows, _ = kept.rows_given("item", side, others, noise, generator(8), 1)
     drawn = np.column_stack([rows.factors, rows.bias])
     assert worst(drawn, *conditional(users, bias, values, population, ALPHA)) < BEYOND
     # A broken twin that ignores the precision of the noise would be noticed.

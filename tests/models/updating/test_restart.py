@@ -25,14 +25,14 @@ def test_a_restart_begins_where_the_chains_ended(model):
     for state, s in zip(states, (9, 19), strict=True):
         assert_array_equal(state.items.factors, draws.items[:, s, :2])
         assert_array_equal(state.items.bias, draws.items[:, s, 2])
-        assert state.alpha == draws.alpha[s]
+        assert state.noise.alpha == draws.alpha[s]
         assert_array_equal(state.user_population.precision, draws.users.precisions[s])
         assert_array_equal(state.item_population.mean, draws.new_items.means[s])
         # The users go with these items: they explain the ratings about as well as the noise allows.
         scores = np.einsum("nd,nd->n", state.users.factors[ratings.user_rows], state.items.factors[ratings.item_rows])
         scores += state.users.bias[ratings.user_rows] + state.items.bias[ratings.item_rows]
         errors = (ratings.values - draws.offset) / draws.scale - scores
-        assert np.mean(errors**2) < 2 / state.alpha
+        assert np.mean(errors**2) < 2 / state.noise.alpha
 
 
 def test_a_restart_never_begins_afresh(model, late, monkeypatch):

@@ -23,7 +23,7 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
-from tastespace.index.structures.exact import Exact
+from tastespace.index.search import Scan
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.base.posterior import Information
 from tastespace.models.base.query import Filters, Query
@@ -93,7 +93,7 @@ class QuestionSearch:
     information: Information
     filters: Filters  # what may be asked, and is to be known
     are_listed: bool  # the filters name the items, so that all of these count the same
-    scan: Exact | None  # of all items, for the best of the list
+    scan: Scan | None  # of all items, for the best of the list
 
     def questions(self, options: QuestionOptions, remarks: tuple[str, ...]) -> Questions:
         """The best questions, user by user."""

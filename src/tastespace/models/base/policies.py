@@ -208,20 +208,32 @@ class Uncertainty:
     rating_sd: FloatMatrix  # of a single rating
     low: FloatMatrix  # a rating lies between low and high with a probability of 90 %
     high: FloatMatrix
-    top_n_probability: FloatMatrix  # that the item is one of the user's true best n, out of all that were allowed
+    # That the item is one of the user's true best n by rating, out of all that were allowed; None if not asked for.
+    top_n_probability: FloatMatrix | None = None
+    # Where a model has a belief about choices: what the user would rate it, that it is among the next choices, and that
+    # it is rated at least `liked_from`, one figure a user.
+    expected_rating: FloatMatrix | None = None
+    chosen_probability: FloatMatrix | None = None
+    liked_probability: FloatMatrix | None = None
+    liked_from: DoubleArray | None = None
+    base_rate: float | None = None  # of choices, averaged over all items
     levels: DoubleArray | None = None  # what ratings can be, ascending; None for a continuous scale
     level_probabilities: FloatArray | None = None  # users x n x levels
 
-    NAMES: ClassVar = ("belief_sd", "rating_sd", "low", "high", "top_n_probability")
+    NAMES: ClassVar = (
+        *("chosen_probability", "expected_rating", "liked_probability"),
+        *("belief_sd", "rating_sd", "low", "high", "top_n_probability"),
+    )
 
     def take(self, users: Any) -> Uncertainty:
         """Of some users."""
-        parts = {name: getattr(self, name) for name in (*self.NAMES, "level_probabilities")}
+        parts = {name: getattr(self, name) for name in (*self.NAMES, "liked_from", "level_probabilities")}
         return replace(self, **{name: part[users] for name, part in parts.items() if part is not None})
 
     def columns(self, levels: bool) -> dict[str, Any]:
         """The figures of all entries by name; also those of each level, if there are any."""
-        columns = {name: getattr(self, name).reshape(-1) for name in self.NAMES}
+        there = {name: getattr(self, name) for name in self.NAMES}
+        columns = {name: figures.reshape(-1) for name, figures in there.items() if figures is not None}
         if levels and (chances := self.level_probabilities) is not None:
             columns |= level_columns(self.levels, chances.reshape(-1, chances.shape[-1]))
         return columns
@@ -232,44 +244,42 @@ def level_columns(levels: DoubleArray | None, probabilities: NDArray[Any]) -> di
     return {f"p_{name}": probabilities[:, place] for place, name in enumerate(level_names(levels))}
 
 
-def uncertainty_of(
-    belief: Belief, item_rows: IntArray, n: int, filters: Filters, rng_of: RngOf, pool: IntArray | None = None
-) -> Uncertainty | None:
-    """How sure each user's items are (one row each, -1 for none); None for a model that does not know.
-
-    The best n of all that the filters allow are meant. With a pool, a row of items a user, the best n of these and
-    their own stand for them.
-    """
+def uncertainty_of(belief: Belief, item_rows: IntArray) -> Uncertainty | None:
+    """How sure each user's items are (one row each, -1 for none); None for a model that does not know."""
     some = Candidates.of(item_rows)
-    predictive = belief.predictive(some.pairs())
+    pairs = some.pairs()
+    predictive = belief.predictive(pairs)
     if predictive is None or belief.uncertainty is None:
         return None
     rating, below, above = predictive.rating, (1 - COVERAGE) / 2, (1 + COVERAGE) / 2
     figures = [predictive.belief.sd(), rating.sd(), rating.quantile(below), rating.quantile(above)]
     belief_sd, rating_sd, low, high = (some.shaped(figure, np.nan) for figure in figures)
     levels = None if rating.levels is None else some.shaped(rating.level_probabilities(), np.nan)
-    top = _top_n_probabilities(belief.uncertainty, item_rows, n, filters, rng_of, pool)
-    return Uncertainty(belief_sd, rating_sd, low, high, top, rating.levels, levels)
+    found = Uncertainty(belief_sd, rating_sd, low, high, levels=rating.levels, level_probabilities=levels)
+    if (chosen := belief.chosen) is None:
+        return found
+    return replace(
+        found,
+        expected_rating=some.shaped(predictive.belief.mean(), np.nan),
+        chosen_probability=some.shaped(chosen.probabilities(pairs), np.nan),
+        liked_probability=some.shaped(rating.at_least(chosen.liked_from[pairs.rows]), np.nan),
+        liked_from=chosen.liked_from,
+        base_rate=chosen.base_rate,
+    )
 
 
-def _top_n_probabilities(
-    uncertainty: ScoreUncertainty, item_rows: IntArray, n: int, filters: Filters, rng_of: RngOf, pool: IntArray | None
+def top_n_probabilities(
+    uncertainty: ScoreUncertainty, item_rows: IntArray, n: int, filters: Filters, rng_of: RngOf
 ) -> FloatMatrix:
-    """How often each item is among the best n of a draw."""
+    """How often each item is among the best n of a draw, out of all that the filters allow."""
     probabilities = np.full(item_rows.shape, np.nan, np.float32)
     for user, row in enumerate(item_rows):
         listed = np.flatnonzero(row >= 0)
         if not len(listed):
             continue
-        if pool is None:
-            scores = uncertainty.draw_scores(user, DRAWS, rng_of(user))
-            filters.forbid_to(scores, user)
-            places = row[listed]
-        else:
-            items = np.union1d(row[listed], pool[user][pool[user] >= 0])
-            scores = uncertainty.draw_scores(user, DRAWS, rng_of(user), items)
-            places = np.searchsorted(items, row[listed])
+        scores = uncertainty.draw_scores(user, DRAWS, rng_of(user))
+        filters.forbid_to(scores, user)
         shares = np.empty(len(listed), np.float32)
-        _native.top_shares(scores, contiguous(places, np.int32), min(n, scores.shape[1]), shares)
+        _native.top_shares(scores, contiguous(row[listed], np.int32), min(n, scores.shape[1]), shares)
         probabilities[user, listed] = shares
     return probabilities

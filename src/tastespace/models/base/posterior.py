@@ -337,6 +337,7 @@ def abilities_of(posterior: Posterior) -> dict[str, bool]:
     has_embeddings = posterior.embeddings is not None
     return {
         "uncertainty": belief.uncertainty is not None,
+        "choices": belief.chosen is not None,
         "ask": belief.information is not None,
         "map": has_embeddings,
         "index": posterior.item_vectors is not None,

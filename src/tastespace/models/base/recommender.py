@@ -27,7 +27,7 @@ from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
 from tastespace.models.base.parameters import SearchSpace, check_declared, check_int
-from tastespace.models.base.policies import Best, Policy, policy_of, uncertainty_of
+from tastespace.models.base.policies import Best, Policy, policy_of, top_n_probabilities, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
@@ -145,7 +145,7 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self.seen_ = updates.TrainingSummary.of(observed) if seen is None else seen
+        self.seen_ = seen or updates.TrainingSummary(len(observed), observed.n_users, observed.n_items)
         self.news_: updates.UpdateSummary | None = None  # what an update brought
         self.index_: StoredIndex | None = None  # the one chosen for these items
         self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)
@@ -277,6 +277,7 @@ class Recommender(ABC):
         popularity_damping: float = 0.0,
         index: Index | Literal["auto"] | None = "auto",
         uncertainty: bool = True,
+        top_n: bool = False,
     ) -> Ranking:
         """The best items of each user.
 
@@ -310,11 +311,11 @@ class Recommender(ABC):
         find the best of. Every item is also looked at where each user has a list of their own to choose from, and where
         damping meets another policy than "best". `found_by` says how it was.
 
-        If the model knows how sure it is, each entry says so: an interval that holds a rating with a probability of
-        90 %, and the probability that the item is one of the user's true best n of all that were allowed (with an
-        index, of the best 20 n by expected rating, at least 200, and those in the list). This takes
-        longer than the lists: with 10,000 items about 10 milliseconds of a processor a user for `ImplicitALS`, and 25
-        for `BPMF` with its 100 draws, or 2 with an index; `uncertainty=False` leaves it out.
+        If the model knows how sure it is, each entry says so, unless `uncertainty=False`: an interval that holds a
+        rating with a probability of 90 %; and for `Joint` also the expected rating, and how likely the item is to be
+        chosen and to be liked. With `top_n` each entry also has the probability that the item is one of the user's true
+        best n by rating, of all that were allowed. This takes longer than the lists: with 10,000 items about 10
+        milliseconds of a processor a user for `ImplicitALS`, and 25 for `BPMF` with its 100 draws.
         """
         self.require_fitted()
         options = ListOptions(n, Best() if policy == "best" else policy_of(policy), diversity, popularity_damping)
@@ -324,9 +325,11 @@ class Recommender(ABC):
         searched, scan = self._index(index)
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
         top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
-        found, how, pool = top.lists(options, with_pool=uncertainty and belief.uncertainty is not None)
-        given = belief, found.items, n, filters, query.rng_of("top n"), pool
-        sure = uncertainty_of(*given) if uncertainty else None
+        found, how = top.lists(options)
+        sure = uncertainty_of(belief, found.items) if uncertainty else None
+        if top_n and sure is not None and belief.uncertainty is not None:
+            given = belief.uncertainty, found.items, n, filters, query.rng_of("top n")
+            sure = replace(sure, top_n_probability=top_n_probabilities(*given))
         return self._told(
             Ranking(
                 **query.columns_of(found.items),

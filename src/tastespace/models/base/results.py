@@ -219,8 +219,9 @@ class ItemLists(Lists):
 class Ranking(ItemLists):
     """The recommended items of each user, best first.
 
-    `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity,
-    popularity damping or another policy than the mean the order is another one, the scores are the same. `cold` users
+    `scores` are what the model orders by: predicted ratings, not clipped to the rating range, so that they keep the
+    order, or for `Joint` a figure between 0 and 1 for choosing and liking an item. After diversity, popularity damping
+    or another policy than "best" the order is another one, the scores are the same. `cold` users
     had no ratings to go by: theirs is the answer for any user. A list shorter than `n` means that no other item was
     allowed. `uncertainty` is there if the model knows how sure it is.
     """
@@ -238,6 +239,16 @@ class Ranking(ItemLists):
         """The levels that ratings can be, as text, "1" and "1.5"; empty where they are not known."""
         return [] if self.uncertainty is None else level_names(self.uncertainty.levels)
 
+    def asked(self) -> dict[str, Any]:
+        return super().asked() | self.liking()
+
+    def liking(self) -> dict[str, Any]:
+        """Where choices are believed in: what each user has to rate something to have liked it, and the base rate."""
+        sure = self.uncertainty
+        if sure is None or sure.liked_from is None:
+            return {}
+        return {"liked_from": sure.liked_from, "base_rate": np.full(len(self), sure.base_rate)}
+
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item, title, score, and how sure it is; with `levels`, also how likely each level of the ratings is."""
         columns = super().entries() | {"score": self.scores.reshape(-1)}
@@ -245,7 +256,7 @@ class Ranking(ItemLists):
 
     def line(self, row: dict[str, Any]) -> str:
         sd = f" ± {row['belief_sd']:.2f}" if "belief_sd" in row else ""
-        return f"{row['score']:6.2f}{sd}  {titled(row['item'], row.get('title'))}"
+        return f"{row.get('expected_rating', row['score']):6.2f}{sd}  {titled(row['item'], row.get('title'))}"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -7,7 +7,7 @@ What is asked about is cold if there is nothing to compare it by: it lies at the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,9 +18,7 @@ from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, bloc
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import with_threads
-from tastespace.index.search import Excluded, Neighbours
-from tastespace.index.structures.exact import Exact
+from tastespace.index.search import Excluded, Neighbours, Scan
 from tastespace.models.base.posterior import BLOCK_SCORES
 from tastespace.models.base.query import Filters, Query, known_items
 from tastespace.models.base.results import Lists, id_columns, titled
@@ -79,14 +77,15 @@ class Directions:
 
     def __init__(self, embeddings: FloatMatrix) -> None:
         self.vectors = directions(embeddings)
-        self._scan = Exact().build(self.vectors)
+        self._scan = Scan.of(self.vectors)
         self._placed = np.any(self.vectors, axis=1)  # not at the origin
 
     def nearest(self, queries: FloatMatrix, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
         """The k most similar to each query (a direction), found exactly; `rows` are the queries' own, or -1."""
         if not self._placed.all():
             allowed = self._placed if allowed is None else self._placed & allowed
-        found = with_threads(self._scan, threads).search(queries, k, excluded=_oneself(rows), allowed=allowed)
+        scan = replace(self._scan, threads=threads)
+        found = scan.search(queries, k, excluded=_oneself(rows), allowed=allowed)
         cold = ~np.any(queries, axis=1)
         found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.

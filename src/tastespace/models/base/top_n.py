@@ -33,8 +33,8 @@ from tastespace.data.attributes import Attributes
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Index, with_threads
-from tastespace.index.search import Neighbours, few_allowed
+from tastespace.index.index import Index
+from tastespace.index.search import Neighbours, Scan, few_allowed
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.models.base import posterior as posteriors
@@ -67,11 +67,12 @@ class ListOptions:
                 raise InvalidParameterError(f"{name} is {value!r}; expected a number from 0 to {most}")
 
 
+@dataclass(eq=False)
 class Prepared:
     """What a fitted recommender makes once, when it is first needed, and keeps for all requests."""
 
-    def __init__(self, posterior: posteriors.Posterior, ratings: Ratings) -> None:
-        self._posterior, self._ratings = posterior, ratings
+    _posterior: posteriors.Posterior
+    _ratings: Ratings
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy makes its own."""
@@ -82,10 +83,10 @@ class Prepared:
         return threads.available()
 
     @cached_property
-    def scan(self) -> Exact | None:
+    def scan(self) -> Scan | None:
         """All items; None for a posterior without item vectors."""
         vectors = self._posterior.item_vectors
-        return None if vectors is None else Exact().build(vectors)
+        return None if vectors is None else Scan.of(vectors)
 
     @cached_property
     def attributes(self) -> Attributes:
@@ -144,18 +145,15 @@ class TopN:
     scan: Exact | None = None  # of all items, where there is one already
     candidates: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
 
-    def lists(self, options: ListOptions, *, with_pool: bool = False) -> tuple[Neighbours, str, IntArray | None]:
-        """Each user's items in their final order, with the scores that the model gives them; and how they were found.
-
-        If wanted, also the best by expected rating, more than are listed; None where every item was looked at.
-        """
+    def lists(self, options: ListOptions) -> tuple[Neighbours, str]:
+        """Each user's items in their final order, with the scores that the model gives them; and how that was."""
         if self.index is not None and self.belief.queries is not None and self.index.n_items_ != self.n_items:
             raise InvalidParameterError(
                 f"the index has {self.index.n_items_} items, and the model {self.n_items}; expected an index built "
                 "over the item vectors of this model: build it again after an update"
             )
         if isinstance(options.policy, Rating) and self.belief.rated is not self.belief:
-            return replace(self, belief=self.belief.rated).lists(options, with_pool=with_pool)
+            return replace(self, belief=self.belief.rated).lists(options)
         n = min(options.n, max(self.n_items, 1))
         compared = self.prepared.lists if options.diversity > 0 else None
         size = n if compared is None else pool_size(n, self.n_items)
@@ -173,8 +171,7 @@ class TopN:
             found = similarity.diversify(found, n, float(options.diversity), compared, self.threads)
         if options.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
-        pool = self._best_by_mean(n).items if with_pool and self._is_indexed else None
-        return found, self._how(options, by_policy, size), pool
+        return found, self._how(options, by_policy, size)
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
@@ -213,8 +210,8 @@ class TopN:
         true best 10 of a draw one found a third where items had under two ratings each, and nine tenths where they had
         five. So all items of the draw are looked at.
         """
-        uncertainty = self.belief.uncertainty
-        return isinstance(policy, Thompson) and self.belief.chosen is None and not (uncertainty is not None and uncertainty.items_are_certain)
+        uncertainty, is_drawn = self.belief.uncertainty, isinstance(policy, Thompson) and self.belief.chosen is None
+        return is_drawn and not (uncertainty is not None and uncertainty.items_are_certain)
 
     def _best_by_mean(self, size: int) -> Neighbours:
         """The best by expected rating, among which are nearly all of the best by any policy that minds the mean."""
@@ -272,17 +269,17 @@ class TopN:
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
         return best_by(_of_found(found, lambda pairs: pair_scores(damped, pairs)), found, size)
 
-    def _best(self, scored: posteriors.Scored, k: int, index: Index | None) -> Neighbours:
+    def _best(self, scored: posteriors.Scored, k: int, index: Index | Scan | None) -> Neighbours:
         return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
 
-def threaded(scan: Exact | None, threads: int) -> Exact | None:
+def threaded(scan: Scan | None, threads: int) -> Scan | None:
     """The scan with as many threads as a request may use."""
-    return None if scan is None else with_threads(scan, threads)
+    return None if scan is None else replace(scan, threads=threads)
 
 
 def best_items(
-    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | None
+    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | Scan | None
 ) -> Neighbours:
     """The k best items of each person that the filters allow; scores include the person's offset."""
     if filters.own is not None:
@@ -381,10 +378,10 @@ class Damping:
     def __init__(self, vectors: FloatMatrix | None, counts: NDArray[Any]) -> None:
         self.standing = standing_of(counts)
         self.root: DoubleArray | None = None  # of the covariance of the item vectors: root^T root
-        self.scan: Exact | None = None
+        self.scan: Scan | None = None
         if vectors is not None:
             self.root = _covariance_root(vectors)
-            self.scan = Exact().build(self._longer(vectors))
+            self.scan = Scan.of(self._longer(vectors))
 
     def of(self, belief: posteriors.Belief, strength: float) -> posteriors.Scored:
         """The belief's scores, damped so much: where they are inner products, with one more coordinate."""

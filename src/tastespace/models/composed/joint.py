@@ -30,7 +30,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
@@ -40,7 +40,14 @@ from tastespace.models.base import posterior as base
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary
-from tastespace.models.composed.choice import LEAST_PROPENSITY, ChoiceModel, PairWeights, inverse_of, propensities, without
+from tastespace.models.composed.choice import (
+    LEAST_PROPENSITY,
+    ChoiceModel,
+    PairWeights,
+    inverse_of,
+    propensities,
+    without,
+)
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
 from tastespace.progress import Observer, Progress, silent
@@ -184,7 +191,7 @@ class ChoiceCurve:
         return cls(logs, np.exp(logs), 0.0)
 
     def of_logs(self, logs: NDArray[Any]) -> FloatArray:
-        return np.interp(logs, self.logs, self.probabilities).astype(np.float32)
+        return np.asarray(np.interp(logs, self.logs, self.probabilities), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +218,7 @@ class Search:
 
     @property
     def tells_nothing(self) -> bool:
-        return np.count_nonzero(self.wanted) < FEWEST_LIKED
+        return int(np.count_nonzero(self.wanted)) < FEWEST_LIKED
 
     def regularization(self, weights: Sequence[float]) -> float:
         """The best of the choice side, together with any of the weights, on a catalogue of the most popular items."""
@@ -319,7 +326,8 @@ class JointPosterior(base.Posterior):
         def part(name: str) -> dict[str, NDArray[Any]]:
             return {key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")}
 
-        curve = ChoiceCurve(*arrays["curve"], float(arrays["base_rate"][0]))
+        logs, probabilities = arrays["curve"]
+        curve = ChoiceCurve(logs, probabilities, float(arrays["base_rate"][0]))
         found = Found(*(float(value) for value in arrays["found"]))
         return cls(DrawsPosterior.from_arrays(part("rating")), ChoiceModel.from_arrays(part("choice")), curve, found)
 
@@ -360,7 +368,7 @@ class JointBelief(base.Belief):
     def base_rate(self) -> float:
         return self.posterior.curve.base_rate
 
-    def scores(self, rows: IntArray) -> FloatMatrix:  # type: ignore[override]
+    def scores(self, rows: IntArray) -> FloatMatrix:
         """The logarithm of the score, with probabilities of liking as `LikedProbabilities` tells them."""
         log_choice, weight = self._log_choice(rows), self.posterior.found.weight
         if weight == 0:
@@ -376,7 +384,7 @@ class JointBelief(base.Belief):
     def scored(self, pairs: base.Pairs, liked: DoubleArray) -> FloatArray:
         """The score of pairs, given how likely each is to be liked."""
         log_liked = np.log(np.maximum(liked, LEAST_LIKED)).astype(np.float32)
-        return np.exp(combined(self._log_choices(pairs), log_liked, self.posterior.found.weight))
+        return np.asarray(np.exp(combined(self._log_choices(pairs), log_liked, self.posterior.found.weight)))
 
     def probabilities(self, pairs: base.Pairs) -> FloatArray:
         return self.posterior.curve.of_logs(self._log_choices(pairs))
@@ -390,13 +398,13 @@ class JointBelief(base.Belief):
     def drawn_liked(self, row: int, items: IntArray, rng: Generator) -> DoubleArray:
         rows = np.array([row], np.int32)
         usual = LikedProbabilities.of(self.rating, rows, self.rating.scores(rows), self.liked_from[rows])
-        return np.exp(usual.log(self.rating.draw_scores(row, 1, rng, items)))[0].astype(np.float64)
+        return np.asarray(np.exp(usual.log(self.rating.draw_scores(row, 1, rng, items)))[0], np.float64)
 
     def _log_choices(self, pairs: base.Pairs) -> FloatArray:
         """log C of pairs; that of an item never seen is the least there is."""
         rows, places = np.unique(pairs.rows, return_inverse=True)
         found = np.full(len(pairs), np.log(np.float32(LEAST_PROPENSITY)), np.float32)
-        for some in row_blocks(len(rows), self.posterior.choice.n_items):
+        for some in blocks(len(rows), self.posterior.choice.n_items, base.BLOCK_SCORES):
             here = np.flatnonzero((places >= some.start) & (places < some.stop) & (pairs.items >= 0))
             found[here] = self._log_choice(rows[some].astype(np.int32))[places[here] - some.start, pairs.items[here]]
         return found
@@ -439,7 +447,7 @@ class Joint(BPMF):
     weight: float | Literal["auto"] = "auto"
     regularization: float | Literal["auto"] = "auto"
 
-    posterior_class = JointPosterior
+    posterior_class: ClassVar[type[base.Posterior]] = JointPosterior
     scores_are_ratings: ClassVar[bool] = False
 
     def suits(self, kind: Kind) -> bool:
@@ -465,14 +473,15 @@ class Joint(BPMF):
         held_out: Ratings | None = None,
         given: Start | None = None,
         checkpoints: RunCheckpoints | None = None,
-    ) -> JointPosterior:  # type: ignore[override]
-        rating = super().infer(observed, rng, observer, held_out, given, checkpoints)
+    ) -> JointPosterior:
+        rating = self.infer_ratings(observed, rng, observer, held_out, given, checkpoints)
         return self._joined(rating, observed, observer)
 
     @property
     def rating_posterior(self) -> DrawsPosterior:
-        self.require_fitted()
-        return self.posterior_.rating  # type: ignore[attr-defined,no-any-return]
+        posterior = self.posterior_
+        assert isinstance(posterior, JointPosterior)
+        return posterior.rating
 
     def kept_up(self, posterior: JointPosterior, merged: Merged, seen: TrainingSummary, seed: int) -> JointPosterior:  # type: ignore[override]
         return self._again(posterior, super().kept_up(posterior.rating, merged, seen, seed), merged.ratings)
@@ -501,7 +510,7 @@ class Joint(BPMF):
         held = HeldOut.of(observed, rng)
         found = None
         if len(held.rows) and "auto" in (self.weight, self.regularization):
-            learned = replace(self._plain(), **SHORT_CHAIN).infer(observed.masked(~held.is_held), rng, silent)
+            learned = self._plain().set_params(**SHORT_CHAIN).infer_ratings(observed.masked(~held.is_held), rng, silent)
             people = base.People.strangers(held.rest)
             found = Search.of(observed, held, learned.believe(people, threads.resolve(self.threads)))
         observer(Progress("choosing the order of lists", 1, 3))

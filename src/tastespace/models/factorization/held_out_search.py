@@ -90,12 +90,7 @@ class HeldOutSearch(Generic[Setting, Fit]):
         return self._best
 
     def try_all(
-        self,
-        settings: Iterable[Setting],
-        *,
-        patience: float = inf,
-        gain: float = 0.0,
-        from_last: bool = False,
+        self, settings: Iterable[Setting], *, patience: float = inf, gain: float = 0.0, from_last: bool = False
     ) -> bool:
         """Try settings until `patience` of them in a row were no better; returns whether the best has changed.
 

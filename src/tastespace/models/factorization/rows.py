@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -52,15 +52,6 @@ class RatingBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class Responses:
-    """What rows are drawn from: normal around the scores with precision alpha, times weights, times the row's own."""
-
-    side: RatingBlock
-    alpha: float
-    row_precision: AnyFloats | None = None  # one a row
-
-
-@dataclass(frozen=True, eq=False)
 class Moments:
     """What a hyper-prior needs to know of a side: sums and sums of products over all rows, in double."""
 
@@ -95,7 +86,7 @@ class Factors:
 
     @cached_property
     def average(self) -> Factors:
-        """One row: what to think of somebody of whom nothing is known, where zero would be no answer."""
+        """One row: what to think of a user of whom nothing is known, where zero would be no answer."""
         bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
         return Factors(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
 
@@ -113,12 +104,7 @@ class Factors:
 
     def averaged(self, where: BoolArray, others: Factors) -> Factors:
         """These rows, and those of a mask as the average of others."""
-        if not where.any():
-            return self
-        bias = self.bias
-        if bias is not None and others.average.bias is not None:
-            bias = np.where(where, others.average.bias, bias)
-        return Factors(np.where(where[:, None], others.average.factors, self.factors), bias)
+        return self.where(~where, others.average) if where.any() else self
 
     def masked(self, keep: BoolArray) -> Factors:
         """Some of the rows."""
@@ -135,6 +121,27 @@ class RowPrior:
     bias_linear: float = 0.0  # bias_precision * mean
     scale: AnyFloats | None = None  # n
     ridge: AnyFloats | None = None  # n: added to the precision of every factor
+
+
+def kernel_arguments(side: RatingBlock, other: Factors, prior: RowPrior, out: Factors) -> dict[str, Any]:
+    """What every kernel of rows takes; rows are left in `out`."""
+    return {
+        "offsets": side.offsets,
+        "columns": side.columns,
+        "targets": side.targets,
+        "target_offset": side.offset,
+        "target_scale": side.scale,
+        "weights": side.weights,
+        "other_weights": side.column_weights,
+        "other": other.factors,
+        "other_bias": other.bias,
+        "prior_linear": np.ascontiguousarray(prior.linear, other.factors.dtype),
+        "prior_scale": prior.scale,
+        "bias_precision": prior.bias_precision,
+        "bias_linear": prior.bias_linear,
+        "out": out.factors,
+        "out_bias": out.bias,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,34 +178,17 @@ def solve_rows(
         np.empty(n_rows, np.float64),
         None if noise is None else np.empty(n_rows, np.float64),
     )
-    optional: dict[str, Any] = {
-        "weights": side.weights,
-        "other_bias": other.bias,
-        "other_weights": side.column_weights,
-        "prior_scale": prior.scale,
-        "ridge": prior.ridge,
-        "noise": noise,
-        "bias_noise": bias_noise,
-        "squares": solved.squares,
-        "out_bias": solved.points.bias,
-    }
     failed = _native.solve_rows(
-        side.offsets,
-        side.columns,
-        side.targets,
-        other.factors,
-        np.ascontiguousarray(prior.precision, dtype),
-        np.ascontiguousarray(prior.linear, dtype),
-        solved.points.factors,
-        target_offset=side.offset,
-        target_scale=side.scale,
+        **kernel_arguments(side, other, prior, solved.points),
+        prior_precision=np.ascontiguousarray(prior.precision, dtype),
+        ridge=prior.ridge,
         alpha=alpha,
-        bias_precision=prior.bias_precision,
-        bias_linear=prior.bias_linear,
+        noise=noise,
+        bias_noise=bias_noise,
         minimum=solved.minimum,
+        squares=solved.squares,
         few=WHERE_IT_PAYS if noise is not None else 0,
         threads=threads,
-        **{key: value for key, value in optional.items() if value is not None},
     )
     if failed >= 0:
         raise NonFiniteStateError(
@@ -208,15 +198,32 @@ def solve_rows(
     return solved
 
 
+Axis = Literal["user", "item"]
+
+
 @dataclass(frozen=True, eq=False)
 class GivenRows:
-    """The rows of one side where they are now, and what moves of them are given."""
+    """The rows of one side where they are now, the other side, and the responses that moves of them are given.
 
-    responses: Responses
+    Responses are normal around the scores with precision alpha, times weights, times the row's own.
+    """
+
+    axis: Axis
+    side: RatingBlock
     rows: Factors
     other: Factors
-    name: str  # "user" or "item", for messages
-    threads: int
+    threads: int = 1
+    alpha: float = 1.0
+    row_precision: AnyFloats | None = None  # one a row
+
+    def scores(self, offset: float = 0.0) -> AnyFloats:
+        """Of each rating, where rows are now."""
+        return row_scores(self.side, self.rows, self.other, offset, self.threads)
+
+    def responding(self, targets: AnyFloats, offset: float, weights: AnyFloats | None = None) -> GivenRows:
+        """The same with latent responses for the ratings, around offset + score, of precision 1 times the weights."""
+        side = self.side
+        return replace(self, side=RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=offset))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,11 +260,10 @@ class NormalRows:
     sphere: None = None
 
     def solved(self, given: GivenRows, prior: RowPrior) -> Factors:
-        side, other = given.responses.side, given.other
-        return solve_rows(side, other, prior, name=given.name, threads=given.threads).points
+        return solve_rows(given.side, given.other, prior, name=given.axis, threads=given.threads).points
 
     def drawn(self, given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
-        return draw_rows(given, population, rng)
+        return draw_rows(given, population.prior(given.other.factors.dtype), rng)
 
     def moved(self, given: GivenRows, population: Population, tuning: DualAveraging | None, rng: Generator) -> Moved:
         return Moved(*self.drawn(given, population, rng), None, {})
@@ -293,28 +299,22 @@ def row_noise(
     return noise, bias_noise
 
 
-def draw_rows(given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
+def draw_rows(given: GivenRows, prior: RowPrior, rng: Generator) -> tuple[Factors, DoubleArray]:
     """Rows of one side given the other, and the squared errors that they leave."""
-    responses, other = given.responses, given.other
-    n_rows, n_factors, dtype = len(responses.side.offsets) - 1, other.factors.shape[1], other.factors.dtype
-    noise, bias_noise = row_noise(rng, n_rows, n_factors, dtype, has_bias=other.bias is not None)
-    prior, own = population.prior(dtype), responses.row_precision
+    side, other, own = given.side, given.other, given.row_precision
+    noise, bias_noise = row_noise(
+        rng, len(side.offsets) - 1, other.factors.shape[1], other.factors.dtype, has_bias=other.bias is not None
+    )
     if own is not None:
         # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.
         prior, root = replace(prior, scale=1 / own), np.sqrt(own)
         noise /= root[:, None]
         bias_noise = None if bias_noise is None else bias_noise / root
+    name, threads = given.axis, given.threads
     solved = solve_rows(
-        responses.side,
-        other,
-        prior,
-        name=given.name,
-        alpha=responses.alpha,
-        noise=noise,
-        bias_noise=bias_noise,
-        threads=given.threads,
+        side, other, prior, name=name, alpha=given.alpha, noise=noise, bias_noise=bias_noise, threads=threads
     )
-    require_finite(f"{given.name} factors", float(solved.points.moments.gram.trace()))
+    require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
     assert solved.squares is not None
     return solved.points, solved.squares
 
@@ -331,16 +331,9 @@ def require_finite(what: str, figure: float) -> None:
 def row_scores(side: RatingBlock, rows: Factors, other: Factors, offset: float = 0.0, threads: int = 1) -> AnyFloats:
     """offset + biases + inner product of each rating, in the order and type of the side."""
     out = np.empty(len(side.columns), rows.factors.dtype)
+    biases: dict[str, Any] = {"row_bias": rows.bias, "other_bias": other.bias}
     _native.score_rows(
-        side.offsets,
-        side.columns,
-        rows.factors,
-        other.factors,
-        out,
-        row_bias=rows.bias,
-        other_bias=other.bias,
-        offset=offset,
-        threads=threads,
+        side.offsets, side.columns, rows.factors, other.factors, out, **biases, offset=offset, threads=threads
     )
     return out
 
@@ -351,17 +344,8 @@ def score_pairs(
     """offset + biases + inner product of each pair, in single precision; row -1 contributes nothing."""
     out = np.empty(len(user_rows), np.float32)
     users, items = _single(users), _single(items)
-    _native.score_pairs(
-        np.ascontiguousarray(user_rows, np.int32),
-        np.ascontiguousarray(item_rows, np.int32),
-        users.factors,
-        items.factors,
-        users.bias,
-        items.bias,
-        offset,
-        out,
-        threads,
-    )
+    pairs = np.ascontiguousarray(user_rows, np.int32), np.ascontiguousarray(item_rows, np.int32)
+    _native.score_pairs(*pairs, users.factors, items.factors, users.bias, items.bias, offset, out, threads)
     return out
 
 

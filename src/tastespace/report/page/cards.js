@@ -32,19 +32,21 @@
       return band;
     };
     const middle = make("i", { class: "middle" });
-    middle.style.left = `${place(entry.score)}%`;
+    middle.style.left = `${place(rating(entry))}%`;
     const words = describe(entry, range, isChoice);
     const shown = make("span", { class: "bar", role: "img", "aria-label": words });
     if (entry.interval) shown.append(between(...entry.interval, "wide"));
     if (entry.belief_sd !== null && entry.belief_sd !== undefined)
-      shown.append(between(entry.score - 1.645 * entry.belief_sd, entry.score + 1.645 * entry.belief_sd, "narrow"));
+      shown.append(between(rating(entry) - 1.645 * entry.belief_sd, rating(entry) + 1.645 * entry.belief_sd, "narrow"));
     shown.append(middle);
     return make("div", {}, shown, make("div", { class: "ends", "aria-hidden": "true" }, make("span", { text: number(low, 1) }), make("span", { text: number(high, 1) })));
   }
 
   // Scores are not clipped to the range, so that they keep their order; displayed ones are. Without a range they are not
   // ratings.
-  const expected = (entry, range) => number(range ? Math.max(range[0], Math.min(range[1], entry.score)) : entry.score);
+  // What the user would rate it: the score itself, where the model orders by that.
+  const rating = (entry) => entry.expected_rating ?? entry.score;
+  const expected = (entry, range) => number(range ? Math.max(range[0], Math.min(range[1], rating(entry))) : entry.score);
 
   function describe(entry, range, isChoice) {
     const middle = `expected ${expected(entry, range)}`;
@@ -87,6 +89,7 @@
       make("div", { class: "sure" },
         range ? bar(entry, range, isChoice) : null,
         make("div", {}, range ? "" : "score ", make("strong", { text: expected(entry, range) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
+        entry.chosen_probability === undefined || entry.chosen_probability === null ? null : make("div", { class: "quiet", text: `chosen: ${percent(entry.chosen_probability)} · liked: ${percent(entry.liked_probability)}` }),
         chance === null || chance === undefined ? null : make("div", {},
           `probability of the top ${n}: ${percent(chance)}`,
           make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being in the top ${n}` }))));
@@ -112,7 +115,7 @@
   }
 
   // The scale of cards; null where scores are not ratings.
-  const scaleOf = (story) => (story.scores_are_ratings ? story.range : null);
+  const scaleOf = (story) => (story.scores_are_ratings || story.can.choices ? story.range : null);
 
   Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth, scaleOf });
 })();

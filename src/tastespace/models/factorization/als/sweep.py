@@ -160,8 +160,7 @@ class AlternatingLeastSquares:
         return self.from_items(Factors(factors, (given.points.bias / unit).astype(dtype) if self.has_biases else None))
 
     def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
-        responses = row_kernel.Responses(self.by_item, 1.0)
-        given = row_kernel.GivenRows(responses, state.items, state.users, "item", self.threads)
+        given = row_kernel.GivenRows("item", self.by_item, state.items, state.users, self.threads)
         items = self.item_moves.solved(given, self.item_prior)
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         # The users' minima hold the errors and their own penalty; only that of the items is missing.

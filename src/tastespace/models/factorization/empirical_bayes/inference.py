@@ -23,12 +23,11 @@ from tastespace.models.factorization.empirical_bayes import sweep as sweeps
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning, WeightedUsers
 from tastespace.models.factorization.empirical_bayes.settings import STEPS, TRANSITIONS, EmpiricalBayes
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
-from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems, Watch, Watched, trace_of
 from tastespace.models.factorization.held_out_search import PLAIN
 from tastespace.models.factorization.likelihoods.base import Observations, squared_errors
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import RatingBlock
-from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.progress import Observer
 
 # Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -19,22 +19,23 @@ from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
+from tastespace.models.base.posterior import Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.results import Noisiness
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
 from tastespace.models.factorization.gibbs import update
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
-from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems, Watch, Watched, trace_of
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, likelihood_of
+from tastespace.models.factorization.likelihoods.base import Likelihood, Observations, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
-from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
+from tastespace.models.factorization.priors.normal_wishart import BiasPrior, NormalWishart, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank import column_search
-from tastespace.models.factorization.watch import Watch, Watched, trace_of
+from tastespace.models.factorization.rows import Axis
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.progress import Observer
 from tastespace.randomness import derive
@@ -116,7 +117,7 @@ class BPMF(Recommender):
         return likelihood_of(self.likelihood).is_binary
 
     search_space = {"n_factors": FACTORS}
-    posterior_class = DrawsPosterior
+    posterior_class: ClassVar[type[Posterior]] = DrawsPosterior
     begins_from_others = keeps_checkpoints = True
 
     def suits(self, kind: Kind) -> bool:
@@ -129,17 +130,6 @@ class BPMF(Recommender):
     def check(self) -> None:
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
-        self._check_axes()
-        check_int_or_auto("draws", self.draws, least=1)
-        for name, least in (("chains", 1), ("warmup", 0), ("thin", 1), ("inner_sweeps", 1)):
-            check_int(name, getattr(self, name), least=least)
-        for name in ("prior_strength", "prior_scale"):
-            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
-        if self.prior_degrees is not None:
-            check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
-
-    def _check_axes(self) -> None:
-        """Likelihood and prior, and what goes with them."""
         prior, likelihood = prior_of(self.prior, self.n_factors), likelihood_of(self.likelihood)
         if isinstance(prior, Shrinkage) and self.n_factors != "auto" and prior.max_factors != Shrinkage.max_factors:
             raise InvalidParameterError(
@@ -151,6 +141,13 @@ class BPMF(Recommender):
                 "weights is 'evidence', which is known in closed form for constant Gaussian noise only; expected "
                 "weights='equal'"
             )
+        check_int_or_auto("draws", self.draws, least=1)
+        for name, least in (("chains", 1), ("warmup", 0), ("thin", 1), ("inner_sweeps", 1)):
+            check_int(name, getattr(self, name), least=least)
+        for name in ("prior_strength", "prior_scale"):
+            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
+        if self.prior_degrees is not None:
+            check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
 
     def story(self, observed: Ratings) -> FactorModel:
         """The model of these ratings: what is believed before their values are seen, but for mean and scale.
@@ -187,35 +184,48 @@ class BPMF(Recommender):
         held_out: Ratings | None = None,
         given: Start | None = None,
         checkpoints: RunCheckpoints | None = None,
+    ) -> Posterior:
+        return self.infer_ratings(observed, rng, observer, held_out, given, checkpoints)
+
+    def infer_ratings(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
+        checkpoints: RunCheckpoints | None = None,
     ) -> DrawsPosterior:
+        """Conclude from ratings how users rate."""
+        known, searched = self.known(observed, rng), None
         negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
             observed, held_out = negatives.yes_and_no(observed), None
-        searched = None
-        if self.n_factors == "auto":
-            searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
-        known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
+        if known.n_factors == "auto":
+            searched = known.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
+        known = known._with_columns(known._columns(observed) if searched is None else searched.wanted_columns)
         model, schedule = known.story(observed), known.schedule(self.warmup, self.thin)
         found = known._sampled(
-            model,
-            observed,
-            rng,
-            observer,
-            schedule,
-            held_out=held_out,
-            checkpoints=checkpoints,
-            given=given,
-            searched=searched,
+            model, observed, rng, observer, schedule, held_out, checkpoints, given=given, searched=searched
         )
         return _taking_choices(found, negatives)
 
+    def known(self, observed: Ratings, rng: Generator) -> Self:
+        """The same model with all that is found from ratings before chains are begun."""
+        return self
+
+    def known_from(self, posterior: DrawsPosterior, sweeps: int) -> Self:
+        """The same model with all that the posterior has found, for chains that warm up for so many sweeps."""
+        likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
+        return replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
+
     def _columns(self, observed: Ratings) -> int:
         """Of factors; where their number is to be found, the most that there can be."""
+        if not isinstance(self.n_factors, str):
+            return self.n_factors
         prior = prior_of(self.prior, self.n_factors)
-        if isinstance(self.n_factors, str) and isinstance(prior, Shrinkage):
-            return column_search.most_columns(prior.max_factors, observed)
-        assert not isinstance(self.n_factors, str)
-        return self.n_factors
+        assert isinstance(prior, Shrinkage)
+        return column_search.most_columns(prior.max_factors, observed)
 
     def _with_columns(self, n: int) -> Self:
         """The same model with a known number of factors."""
@@ -238,13 +248,11 @@ class BPMF(Recommender):
         sweep = self._bind(model, observed, given, threads.resolve(self.threads))
         # Its checkpoints are beside those of the chains that count.
         checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
-        return column_search.search(
-            column_search.SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints
-        )
+        return column_search.search(sweep, model.n_factors, rng, observer, checkpoints)
 
     def _bind(self, model: FactorModel, observed: Ratings, given: Start | None, n_threads: int) -> GibbsSweep:
-        inner, starts_from_als = self.inner_sweeps, self.start == "als"
-        return model.bind(observed, inner_sweeps=inner, starts_from_als=starts_from_als, given=given, threads=n_threads)
+        ratings = Observations.of(observed, model.dtype, model.offset, model.scale)
+        return GibbsSweep(model, ratings, self.inner_sweeps, self.start == "als", given, n_threads)
 
     @property
     def rank_(self) -> column_search.FoundRank:
@@ -264,9 +272,9 @@ class BPMF(Recommender):
         rng: Generator,
         observer: Observer,
         schedule: Schedule,
-        *,
         held_out: Ratings | None = None,
         checkpoints: RunCheckpoints | None = None,
+        *,
         starts: Sequence[GibbsState] | None = None,
         given: Start | None = None,
         searched: column_search.RankSearch | None = None,
@@ -277,9 +285,8 @@ class BPMF(Recommender):
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
         kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
-        sweep = self._bind(model, observed, given, max(1, n_threads // self.chains))
         chains = sample(
-            sweep if model.settling is None else column_search.SettledSweep.of(sweep, model),
+            self._bind(model, observed, given, max(1, n_threads // self.chains)),
             rng,
             schedule,
             keeps=kept.keepers,
@@ -338,11 +345,11 @@ class BPMF(Recommender):
         observed = merged.ratings
         negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
-            # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
+            # New items can be drawn, too: without users who did not choose them they would seem to be for all.
             negatives = negatives.for_items(observed.by_item.counts)
             posterior, observed = _taking_choices(posterior, negatives), negatives.yes_and_no(observed)
         extended = update.with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
-        # New items are drawn anew with each update: that moves the noise of all who rated one.
+        # New items are drawn again with each update: that moves the noise of all who rated one.
         is_touched = merged.is_touched.copy()
         is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
         extended = update.with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
@@ -363,8 +370,7 @@ class BPMF(Recommender):
         negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
             observed = negatives.yes_and_no(observed)
-        likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
-        known = replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
+        known = self.known_from(posterior, sweeps)
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
         starts = update.warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
         schedule = self.schedule(sweeps, update.RESTART_THIN)
@@ -396,18 +402,13 @@ class BPMF(Recommender):
         return noise
 
     def _prior(self, n_rows: int, n_factors: int, likelihood: Likelihood[Any]) -> NormalWishartPrior:
-        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
-        if self.prior_degrees is not None:
-            rows = self.prior_degrees
-        return NormalWishartPrior(
-            strength=self.prior_strength,
-            degrees=n_factors + rows,
-            scale=self.prior_scale,
-            # Cut-points say where scores are: the biases of levels have no mean of their own.
-            bias=KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
-            if likelihood.places_scores
-            else NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE),
-        )
+        rows, strength = self.prior_degrees, self.prior_strength
+        if rows is None:
+            rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+        bias: BiasPrior = NormalGamma(0.0, strength, BIAS_SHAPE, BIAS_RATE)
+        if likelihood.places_scores:  # Cut-points say where scores are: the biases of levels have no mean of their own.
+            bias = KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
+        return NormalWishartPrior(strength, n_factors + rows, self.prior_scale, bias)
 
 
 def _taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives | None) -> DrawsPosterior:

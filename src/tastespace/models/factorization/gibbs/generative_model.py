@@ -20,12 +20,11 @@ from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
-from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Likelihood, Observations
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import FactorPrior, NormalWishartPrior
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RowMoves
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class FactorModel:
     offset: float = 0.0  # g
     scale: float = 1.0
     dtype: Any = np.float32
+    user_moves: RowMoves = NORMAL_ROWS
     item_moves: RowMoves = NORMAL_ROWS
     settling: tuple[FactorPrior, FactorPrior] | None = None  # of users and items, while a chain looks for a start
 
@@ -47,57 +47,26 @@ class FactorModel:
         """Parameters for as many users and items as these ratings have."""
         user_population = self.user_prior.sample(self.n_factors, self.has_biases, rng)
         item_population = self.item_prior.sample(self.n_factors, self.has_biases, rng)
-        return GibbsState(
-            users=user_population.draw_rows(where.n_users, self.dtype, rng),
-            items=item_population.draw_rows(where.n_items, self.dtype, rng),
-            user_population=user_population,
-            item_population=item_population,
-            noise=self.likelihood.sample(where.n_users, where.n_items, rng),
-        )
+        users = user_population.draw_rows(where.n_users, self.dtype, rng)
+        items = item_population.draw_rows(where.n_items, self.dtype, rng)
+        noise = self.likelihood.sample(where.n_users, where.n_items, rng)
+        return GibbsState(users, items, user_population, item_population, noise)
 
     def simulate(self, params: GibbsState, where: Ratings, rng: Generator) -> Ratings:
         """Ratings of the same pairs."""
         score = scores(params, where.user_rows, where.item_rows)
-        simulated = self.likelihood.simulate(score, where.user_rows, where.item_rows, params.noise, rng)
+        simulated = self.likelihood.simulate(score, where, params.noise, rng)
         return replace(where, values=(self.offset + self.scale * simulated).astype(np.float32))
 
     def log_joint(self, params: GibbsState, observed: Ratings) -> float:
         """Log density of parameters and ratings, the latter in units of `scale`."""
-        return self.bind(observed).log_joint(params, None)
+        ratings = Observations.of(observed, self.dtype, self.offset, self.scale)
+        return GibbsSweep(self, ratings).log_joint(params, None)
 
     def expected_value(self, params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
         """The mean rating of each pair."""
         expected = self.likelihood.expected(scores(params, user_rows, item_rows), params.noise)
         return np.asarray(self.offset + self.scale * expected)
-
-    def bind(
-        self,
-        observed: Ratings,
-        *,
-        inner_sweeps: int = 1,
-        starts_from_als: bool = True,
-        given: Start | None = None,
-        threads: int = 1,
-    ) -> GibbsSweep:
-        """The sampler of the posterior given these ratings."""
-        by_item = RatingBlock.of(observed.by_item, self.dtype, self.offset, self.scale)
-        # Grouped again if somebody asks: a hundred million ratings are not kept twice over for that.
-        observed.__dict__.pop("by_item", None)
-        return GibbsSweep(
-            observed=Observations(RatingBlock.of(observed.by_user, self.dtype, self.offset, self.scale), by_item),
-            likelihood=self.likelihood,
-            user_prior=self.user_prior,
-            item_prior=self.item_prior,
-            n_factors=self.n_factors,
-            has_biases=self.has_biases,
-            inner_sweeps=inner_sweeps,
-            starts_from_als=starts_from_als,
-            unit=self.scale,
-            dtype=self.dtype,
-            threads=threads,
-            item_moves=self.item_moves,
-            given=given,
-        )
 
 
 def scores(params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:

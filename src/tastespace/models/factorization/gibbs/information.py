@@ -69,11 +69,7 @@ def most_informative(
         left[best] = False
         chosen.append(askable[best])
         reductions.append(gains[best])
-    return Inquiry(
-        items=np.array(chosen, np.int32),
-        reductions=np.array(reductions, np.float64),
-        variance=before,
-    )
+    return Inquiry(items=np.array(chosen, np.int32), reductions=np.array(reductions, np.float64), variance=before)
 
 
 def _vectors(draws: ItemDraws, rows: IntArray) -> Iterator[tuple[slice, slice, FloatArray]]:

@@ -1,20 +1,29 @@
-"""Kept draws of the items, with all that a user can be folded in by."""
+"""What is kept of chains and watched while they run.
+
+Kept are draws of the items, with all that a user can be folded in by; watched are a few pairs that nobody has rated,
+and ratings held out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
-from tastespace.inference.drivers import Schedule
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.ratings import Ratings
+from tastespace.inference.drivers import Chain, Schedule
+from tastespace.inference.transition import Stats, Trace
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Arrays, Noise, ServedLikelihood
-from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, Sphere
+from tastespace.models.factorization.rows import score_pairs
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
@@ -31,9 +40,6 @@ class UserDraws:
     roots: FloatArray  # B x S x W x W: T, upper triangular
     weights: FloatMatrix  # B x S: what each draw counts for a user; rows sum to 1
     precision: FloatMatrix | None = None  # B x S: of the users' own noise, where they have one
-
-    def __len__(self) -> int:
-        return len(self.means)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +82,11 @@ class Populations:
             root[n, n] = self.bias_precisions[draw] ** -0.5
         return root
 
+    def at(self, draw: int) -> NormalPopulation:
+        """That of one draw."""
+        of_bias = float(self.bias_means[draw]), float(self.bias_precisions[draw])
+        return NormalPopulation(self.means[draw], self.precisions[draw], *of_bias)
+
     # As the kernels take them.
     @cached_property
     def precision(self) -> FloatArray:
@@ -86,19 +97,14 @@ class Populations:
         return contiguous(np.einsum("sij,sj->si", self.precisions, self.means), np.float32)
 
     @cached_property
-    def bias_precision(self) -> DoubleArray:
-        return self.bias_precisions
-
-    @cached_property
     def bias_linear(self) -> DoubleArray:
         return self.bias_precisions * self.bias_means
 
     @cached_property
     def log_determinant(self) -> DoubleArray:
         """Of the precision of factors and bias together."""
-        of_bias = np.where(
-            self.bias_precisions > 0, np.log(np.where(self.bias_precisions > 0, self.bias_precisions, 1)), 0
-        )
+        precisions = self.bias_precisions
+        of_bias = np.log(precisions, out=np.zeros_like(precisions), where=precisions > 0)
         return np.asarray(np.linalg.slogdet(self.precisions)[1] + of_bias)
 
     @cached_property
@@ -242,3 +248,101 @@ class ItemDraws:
         through_root = self.unknown_item_roots @ users.roots[row, :, :n_factors].astype(np.float64)
         variance = np.sum(through_mean**2, axis=1) + np.sum(through_root**2, axis=(1, 2))
         return np.asarray(variance + (1 / self.new_items.bias_precisions if self.has_biases else 0.0))
+
+
+PAIRS = 100
+TRIES = 20  # for each pair: where almost everything is rated, a rated one will do
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """The pairs that all chains of a run are watched by."""
+
+    pairs: tuple[IntArray, IntArray]  # users and items
+    held_out: tuple[IntArray, IntArray, FloatArray]  # users, items and values
+    model: FactorModel
+    rating_range: tuple[float, float]
+
+    @classmethod
+    def of(cls, observed: Ratings, held_out: Ratings | None, model: FactorModel, rng: Generator) -> Watched:
+        """Users and items as often as they rate and are rated, paired at random; unrated pairs where there are any."""
+        return cls(_unrated_pairs(observed, rng), aligned(observed, held_out), model, observed.range)
+
+    def predict(self, state: GibbsState, user_rows: IntArray, item_rows: IntArray) -> FloatArray:
+        """Expected ratings of a state."""
+        scores = score_pairs(state.users, user_rows, state.items, item_rows, 0.0, 1)
+        expected = self.model.likelihood.expected(scores, state.noise)
+        return np.asarray(self.model.offset + self.model.scale * expected, np.float32)
+
+
+@dataclass(eq=False)
+class Watch:
+    """The watch over one chain."""
+
+    watched: Watched
+    warmup: int
+    predictions: list[FloatArray] = field(default_factory=list)
+    total: DoubleArray | None = None  # of the predictions of held-out ratings since warm-up
+    n: int = 0
+
+    def __call__(self, state: GibbsState, step: int) -> Stats:
+        watched, (users, items, values) = self.watched, self.watched.held_out
+        self.predictions.append(watched.predict(state, *watched.pairs))
+        if not len(values):
+            return {}
+        now = watched.predict(state, users, items).astype(np.float64)
+        if step <= self.warmup:
+            mean = now
+        else:
+            self.total = now if self.total is None else self.total + now
+            self.n += 1
+            mean = self.total / self.n
+        errors = np.clip(mean, *watched.rating_range) - values
+        return {"held-out rmse": sqrt(float(np.mean(errors**2)))}
+
+    def saved(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"predictions": np.stack(self.predictions), "total": self.total, "n": self.n}
+
+    def restore(self, remembered: Mapping[str, Any]) -> None:
+        self.predictions = list(remembered["predictions"])
+        self.total, self.n = remembered["total"], remembered["n"]
+
+
+def trace_of(
+    chains: Sequence[Chain[Any, Hyper]], watches: Sequence[Watch], schedule: Schedule, sweeps: int | None = None
+) -> Trace:
+    """What was watched, of all chains: of the first so many sweeps, or of all."""
+    names = list(chains[0].trace[0])
+    return Trace(
+        warmup=schedule.warmup,
+        thin=schedule.thin,
+        quantities={
+            name: np.array([[stats[name] for stats in chain.trace[:sweeps]] for chain in chains]) for name in names
+        },
+        predictions=np.stack([np.stack(watch.predictions[:sweeps]) for watch in watches]).astype(np.float32),
+        wanted_error=None if schedule.until is None else schedule.until.error,
+    )
+
+
+def _unrated_pairs(observed: Ratings, rng: Generator) -> tuple[IntArray, IntArray]:
+    by_user = observed.by_user
+    user_rows, item_rows = np.empty(PAIRS, np.int32), np.empty(PAIRS, np.int32)
+    for place in range(PAIRS):
+        for _ in range(TRIES):
+            user = int(observed.user_rows[rng.integers(len(observed))])
+            item = int(observed.item_rows[rng.integers(len(observed))])
+            if item not in by_user.columns[by_user.offsets[user] : by_user.offsets[user + 1]]:
+                break
+        user_rows[place], item_rows[place] = user, item
+    return user_rows, item_rows
+
+
+def aligned(observed: Ratings, held_out: Ratings | None) -> tuple[IntArray, IntArray, FloatArray]:
+    """The held-out ratings of users and items that are known, in the rows of the training ratings."""
+    if held_out is None:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    users = observed.users.rows_of(held_out.users.ids)[held_out.user_rows]
+    items = observed.items.rows_of(held_out.items.ids)[held_out.item_rows]
+    known = (users >= 0) & (items >= 0)
+    return users[known], items[known], held_out.values[known]

@@ -338,7 +338,7 @@ class DrawsBelief(base.Belief):
 
     @property
     def queries(self) -> base.Queries:
-        """Those of everybody asked about, made once."""
+        """Those of all users asked about, made once."""
         found = self._queries
         if found is None:
             found = self._queries = self._queries_of(np.arange(len(self), dtype=np.int32))

@@ -13,29 +13,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import DoubleArray
+from tastespace.arrays import DoubleArray, contiguous
 from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACTIVE, Stats
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
-from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
-from tastespace.models.factorization.priors.normal_wishart import (
-    FactorPrior,
-    Population,
-    on_sphere,
-)
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, RowMoves, require_finite
+from tastespace.models.factorization.likelihoods.base import Noise, Observations
+from tastespace.models.factorization.priors.normal_wishart import FactorPrior, Population, on_sphere
+from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock, require_finite
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.generative_model import FactorModel
 
 START_SD = 0.1
 # A few sweeps of ALS bring the factors near; the sampler does the rest better than more of them.
 START_SWEEPS = 15
 START_STRENGTH = 0.03
+# On MovieLens 100K directions that are something have their width after 10 sweeps, and the others have lost theirs
+# after 20 (32 factors; docs/design/rank-by-shrinkage.md).
+SETTLING_SWEEPS = 20
+MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,124 +52,169 @@ class GibbsState:
     noise: Noise
     tuning: DualAveraging | None = None  # of moves that have something to be tuned
 
-    @property
-    def alpha(self) -> float:
-        """The precision of the noise."""
-        return self.noise.alpha
-
 
 @dataclass(frozen=True, eq=False)
 class GibbsSweep:
     """The transition, bound to a model and its ratings."""
 
+    model: FactorModel
     observed: Observations
-    likelihood: Likelihood[Any]
-    user_prior: FactorPrior
-    item_prior: FactorPrior
-    n_factors: int
-    has_biases: bool
     inner_sweeps: int = 1
     starts_from_als: bool = True
-    unit: float = 1.0  # of the figures: the scale of the ratings
-    dtype: Any = np.float32
-    threads: int = 1
-    user_moves: RowMoves = NORMAL_ROWS
-    item_moves: RowMoves = NORMAL_ROWS
     given: Start | None = None  # the items of another model, to begin from
+    threads: int = 1
 
     def init(self, rng: Generator) -> GibbsState:
         """From ALS, chance or given items; the first step draws the hyper-parameters that go with them."""
+        if self.model.settling is not None:
+            return self._settled(*self.model.settling, rng)
         if self.given is not None:
             start = self._from_items(self.given, rng)
         else:
             start = self._als(rng) if self.starts_from_als else self._random(rng)
-        return GibbsState(
-            users=start.users,
-            items=start.items,
-            user_population=self.user_prior.draw(start.users.moments, None, rng),
-            item_population=self.item_prior.draw(start.items.moments, None, rng),
-            noise=self.likelihood.init(self.observed),
-        )
+        return self.at(start.users, start.items, self.model.likelihood.init(self.observed), rng)
+
+    def at(
+        self, users: Factors, items: Factors, noise: Noise, rng: Generator, tuning: DualAveraging | None = None
+    ) -> GibbsState:
+        """The state with these rows, and populations drawn given them, whatever these were."""
+        of_users = self.model.user_prior.draw(users, None, rng)
+        return GibbsState(users, items, of_users, self.model.item_prior.draw(items, None, rng), noise, tuning)
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
-        users, items, noise, likelihood = state.users, state.items, state.noise, self.likelihood
+        users, items, noise, model, threads = state.users, state.items, state.noise, self.model, self.threads
+        likelihood, by_item = model.likelihood, self.observed.by_item
         require_finite("precision of the noise", noise.alpha)
-        user_population = self.user_prior.draw(users.moments, state.user_population, rng)
-        item_population = self.item_prior.draw(items.moments, state.item_population, rng)
-        by_user, by_item = self.observed.by_user, self.observed.by_item
+        user_population = model.user_prior.draw(users, state.user_population, rng)
+        item_population = model.item_prior.draw(items, state.item_population, rng)
         squares, tuning = np.zeros(0), state.tuning
         of_moves: Stats = {}
-        # The place of an effect (time): drawn here given the errors, its offsets taken from the ratings below. Their
-        # blocks would carry times in the order of their columns.
+        # The place of an effect (time): drawn here given the errors. Its offsets are taken from the ratings that rows
+        # are given below, before these are augmented; their blocks would carry times in the order of their columns.
         for _ in range(self.inner_sweeps):
-            noise = likelihood.settle(self.observed, users, items, noise, rng, self.threads)
-            responses = likelihood.augment("item", by_item, items, users, noise, rng, self.threads)
-            given = GivenRows(responses, items, users, "item", self.threads)
-            moved = self.item_moves.moved(given, item_population, tuning, rng)
+            noise = likelihood.settle(self._users(users, items), noise, rng)
+            given = likelihood.augment(GivenRows("item", by_item, items, users, threads), noise, rng)
+            moved = model.item_moves.moved(given, item_population, tuning, rng)
             items, tuning, of_moves = moved.points, moved.tuning, moved.stats
-            noise = likelihood.learn("item", by_item, moved.squares, noise, rng)
-            responses = likelihood.augment("user", by_user, users, items, noise, rng, self.threads)
-            given = GivenRows(responses, users, items, "user", self.threads)
-            users, squares = self.user_moves.drawn(given, user_population, rng)
-            noise = likelihood.learn("user", by_user, squares, noise, rng)
+            noise = likelihood.learn(given, moved.squares, noise, rng)
+            given = likelihood.augment(self._users(users, items), noise, rng)
+            users, squares = model.user_moves.drawn(given, user_population, rng)
+            noise = likelihood.learn(given, squares, noise, rng)
             require_finite("precision of the noise", noise.alpha)
         state = GibbsState(users, items, user_population, item_population, noise, tuning)
         return state, {**self._figures(state, squares), **of_moves}
 
+    def _users(self, users: Factors, items: Factors) -> GivenRows:
+        return GivenRows("user", self.observed.by_user, users, items, self.threads)
+
     def log_joint(self, state: GibbsState, squares: DoubleArray | None) -> float:
         """Of everything; `squares` are the squared errors of the users at this state, if they are known."""
         return (
-            self.likelihood.log_density(self.observed, state.users, state.items, squares, state.noise)
-            + state.user_population.log_density(state.users.moments)
-            + state.item_population.log_density(state.items.moments)
-            + self.user_prior.log_density(state.user_population)
-            + self.item_prior.log_density(state.item_population)
+            self.model.likelihood.log_density(self._users(state.users, state.items), squares, state.noise)
+            + state.user_population.log_density(state.users)
+            + state.item_population.log_density(state.items)
+            + self.model.user_prior.log_density(state.user_population)
+            + self.model.item_prior.log_density(state.item_population)
         )
 
     def _figures(self, state: GibbsState, squares: DoubleArray) -> Stats:
         """Quantities that mean the same in every chain: factors can be turned, these cannot."""
-        users, items = state.user_population, state.item_population
+        users, items, model, unit = state.user_population, state.item_population, self.model, self.model.scale
         return {
             "log joint": self.log_joint(state, squares),
-            **self.likelihood.figures(state.noise, self.unit),
-            "taste sd": self.unit * taste_sd(users, items),
-            "user effect sd": self.unit * effect_sd(users, items),
-            "item effect sd": self.unit * effect_sd(items, users),
-            **active_columns(self.user_prior, users),
-            **active_columns(self.item_prior, items),
+            **model.likelihood.figures(state.noise, unit),
+            "taste sd": unit * taste_sd(users, items),
+            "user effect sd": unit * effect_sd(users, items),
+            "item effect sd": unit * effect_sd(items, users),
+            **active_columns(model.user_prior, users),
+            **active_columns(model.item_prior, items),
         }
 
     def _random(self, rng: Generator) -> ALSState:
         """Small factors, no biases."""
+        model = self.model
 
         def points(side: RatingBlock) -> Factors:
             n = len(side.offsets) - 1
-            factors = (START_SD * rng.standard_normal((n, self.n_factors))).astype(self.dtype)
-            return Factors(factors, np.zeros(n, self.dtype) if self.has_biases else None)
+            factors = (START_SD * rng.standard_normal((n, model.n_factors))).astype(model.dtype)
+            return Factors(factors, np.zeros(n, model.dtype) if model.has_biases else None)
 
         users, items = points(self.observed.by_user), points(self.observed.by_item)
-        return ALSState(users, items if self.item_moves.sphere is None else on_sphere(items, self.item_moves.sphere))
+        return ALSState(users, on_sphere(items, model.item_moves.sphere))
 
     def _from_items(self, given: Start, rng: Generator) -> ALSState:
         """Given items, in the unit of this sampler, and users where they put them."""
-        factors = given.factors(self.n_factors, START_SD * sqrt(self.unit), rng) / sqrt(self.unit)
-        bias = (given.points.bias / self.unit).astype(self.dtype) if self.has_biases else None
-        items, sphere = Factors(factors.astype(self.dtype), bias), self.item_moves.sphere
-        return self._ascent().from_items(items if sphere is None else on_sphere(items, sphere))
+        model, unit = self.model, self.model.scale
+        factors = given.factors(model.n_factors, START_SD * sqrt(unit), rng) / sqrt(unit)
+        bias = (given.points.bias / unit).astype(model.dtype) if model.has_biases else None
+        items = Factors(factors.astype(model.dtype), bias)
+        return self._ascent().from_items(on_sphere(items, model.item_moves.sphere))
 
     def _als(self, rng: Generator) -> ALSState:
         return ascend(self._ascent(), None, rng, steps=START_SWEEPS)[0]
 
     def _ascent(self) -> AlternatingLeastSquares:
         """The least squares that a chain may start from."""
-        sphere, strengths = self.item_moves.sphere, Strengths.tied(START_STRENGTH)
+        model, sphere, strengths = self.model, self.model.item_moves.sphere, Strengths.tied(START_STRENGTH)
         if sphere is not None:  # where items are longer users are shorter
             strengths = replace(strengths, users=START_STRENGTH * sphere.radius**2)
         penalty = Penalty(strengths, WEIGHTINGS["blended"])
-        by_user, by_item = (self.likelihood.start(side) for side in (self.observed.by_user, self.observed.by_item))
+        by_user, by_item = (model.likelihood.start(side) for side in (self.observed.by_user, self.observed.by_item))
         return AlternatingLeastSquares(
-            by_user, by_item, self.n_factors, penalty, self.has_biases, self.threads, START_SD, self.item_moves
+            by_user, by_item, model.n_factors, penalty, model.has_biases, self.threads, START_SD, model.item_moves
         )
+
+    def _settled(self, of_users: FactorPrior, of_items: FactorPrior, rng: Generator) -> GibbsState:
+        """Begun with what ratings show, in whatever directions, where columns shrink.
+
+        Least squares make all tastes too narrow, and columns would be taken for nothing that are something. A few
+        sweeps with populations of any covariance find their widths; then the factors are turned so that their columns
+        are uncorrelated.
+        """
+        first = replace(self.model, user_prior=of_users, item_prior=of_items, settling=None)
+        state, _ = ascend(replace(self, model=first), None, rng, steps=SETTLING_SWEEPS)
+        shrinks_users = self.model.user_prior.columns is not None
+        users, items = in_columns(state.users, state.items, shrinks_users=shrinks_users)
+        return self.at(users, items, state.noise, rng, state.tuning)
+
+
+def in_columns(users: Factors, items: Factors, *, shrinks_users: bool) -> tuple[Factors, Factors]:
+    """Uncorrelated columns, the widest first: the coordinates that priors which shrink columns speak of.
+
+    No score changes: u goes to A u and v to A^-T v. A chain that starts there need not first turn there, which takes
+    long.
+
+    Users are round where the items' columns shrink. Where those of the users do, items are on a sphere, and may be
+    turned but not stretched.
+    """
+    if shrinks_users:
+        turn = _widest_first(_scatter(users))
+        return _times(users, turn), _times(items, turn)
+    n, gram = users.moments.n, users.moments.gram
+    # One row more, so that a single user has a width, too.
+    root = np.linalg.cholesky(_positive((_scatter(users) + gram / n) / n))
+    turn = _widest_first(root.T @ _scatter(items) @ root)
+    return _times(users, np.linalg.solve(root.T, turn)), _times(items, root @ turn)
+
+
+def _scatter(points: Factors) -> DoubleArray:
+    """Around the mean."""
+    rows = points.moments
+    return np.asarray(rows.gram - np.outer(rows.total, rows.total) / rows.n)
+
+
+def _widest_first(gram: DoubleArray) -> DoubleArray:
+    """The rotation to the main axes."""
+    return np.asarray(np.linalg.eigh(gram)[1][:, ::-1])
+
+
+def _positive(gram: DoubleArray) -> DoubleArray:
+    least = max(MIN_SHARE * float(np.trace(gram)) / len(gram), np.finfo(np.float64).tiny ** 0.5)
+    return np.asarray(gram + least * np.eye(len(gram)))
+
+
+def _times(points: Factors, matrix: DoubleArray) -> Factors:
+    return Factors(contiguous(points.factors.astype(np.float64) @ matrix, points.factors.dtype), points.bias)
 
 
 def active_columns(prior: FactorPrior, population: Population) -> Stats:

@@ -24,13 +24,13 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import ACTIVE, Trace
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
-from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState
-from tastespace.models.factorization.likelihoods.base import APPROACH, Axis, Likelihood, Noise, likelihood_of
-from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, prior_of
+from tastespace.models.factorization.likelihoods.base import APPROACH, Likelihood, Noise, likelihood_of
+from tastespace.models.factorization.priors.normal_wishart import Population, prior_of
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, Responses, RowMoves
+from tastespace.models.factorization.rows import NORMAL_ROWS, Axis, Factors, GivenRows, RatingBlock, RowMoves
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.randomness import derive
 
@@ -41,8 +41,7 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     """Refuse to go on with parameters that are not those of the fit."""
     draws, trace = posterior.draws, posterior.trace
     assert trace is not None
-    is_joint = draws.sphere is not None and draws.sphere.has_joint_bias
-    biases = "on-sphere" if is_joint else draws.has_biases
+    biases = "on-sphere" if draws.sphere is not None and draws.sphere.has_joint_bias else draws.has_biases
     found: dict[str, Any] = {"biases": biases, "chains": trace.chains}
     if parameters["n_factors"] != "auto":
         found["n_factors"] = draws.n_factors
@@ -51,8 +50,7 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
         if parameters["radius"] != "auto":
             found["radius"] = draws.sphere.radius
         found["item_prior"] = "von-mises-fisher" if draws.new_items.means.any() else "uniform"
-    fitted, asked = draws.likelihood.learned, likelihood_of(parameters["likelihood"])
-    assert fitted is not None
+    fitted, asked = _learned(draws), likelihood_of(parameters["likelihood"])
     if not fitted.matches(asked):
         found["likelihood"] = str(fitted)
     for name, value in found.items():
@@ -88,91 +86,101 @@ class KeptDraw:
     @classmethod
     def of(cls, draws: ItemDraws, s: int, n_users: int, n_items: int, dtype: Any) -> KeptDraw:
         """Number s, with its first so many items, for so many users."""
-        learned = draws.likelihood.learned
-        assert learned is not None
-        likelihood, noise = learned.at(draws, s, n_users, n_items)
+        rows, n_factors, sphere, learned = draws.items[:n_items, s], draws.n_factors, draws.sphere, _learned(draws)
+        bias = contiguous(rows[:, n_factors], dtype) if draws.has_biases else None
+        of_items: Population = draws.new_items.at(s)
+        if sphere is not None:
+            of_items = SpherePopulation.with_mean(sphere, of_items.mean, of_items.bias_mean, of_items.bias_precision)
         return cls(
-            points_of(draws, s, n_items, dtype),
-            _population(draws.users, s),
-            *_of_items(draws, s),
-            likelihood,
-            noise,
+            Factors(contiguous(rows[:, :n_factors], dtype), bias),
+            draws.users.at(s),
+            of_items,
+            NORMAL_ROWS if sphere is None else SphereMoves(sphere),
+            *learned.at(draws, s, n_users, n_items),
         )
 
+    def rows_given(
+        self, axis: Axis, side: RatingBlock, other: Factors, noise: Noise, rng: Generator, threads: int
+    ) -> tuple[Factors, Noise]:
+        """Rows of one side drawn given the other, and what the noise has learned of them.
 
-def points_of(draws: ItemDraws, s: int, n_items: int, dtype: Any) -> Factors:
-    """The first so many items of a draw."""
-    rows, n_factors = draws.items[:n_items, s], draws.n_factors
-    bias = contiguous(rows[:, n_factors], dtype) if draws.has_biases else None
-    return Factors(contiguous(rows[:, :n_factors], dtype), bias)
-
-
-def rows_given(
-    axis: Axis,
-    side: RatingBlock,
-    other: Factors,
-    population: Population,
-    likelihood: Likelihood[Any],
-    noise: Noise,
-    rng: Generator,
-    threads: int,
-    moves: RowMoves = NORMAL_ROWS,
-) -> tuple[Factors, Noise]:
-    """Rows of one side drawn given the other, and what the noise has learned of them.
-
-    With constant Gaussian noise that is one step. Where latent variables belong to the rows it is a few, from near the
-    mode, as for a fold-in.
-    """
-    rows = population.draw_rows(len(side.offsets) - 1, other.factors.dtype, rng)
-    if not len(side.columns):
+        With constant Gaussian noise that is one step. Where latent variables belong to the rows it is a few, from near
+        the mode, as for a fold-in.
+        """
+        likelihood, is_user = self.likelihood, axis == "user"
+        population = self.user_population if is_user else self.item_population
+        moves = NORMAL_ROWS if is_user else self.item_moves
+        rows = population.draw_rows(len(side.offsets) - 1, other.factors.dtype, rng)
+        if not len(side.columns):
+            return rows, noise
+        given = GivenRows(axis, side, rows, other, threads)
+        for step in range(APPROACH + 1):
+            near = likelihood.approach(given, noise)
+            if near is None:
+                break
+            if step < APPROACH:
+                rows = moves.solved(near, population.prior(other.factors.dtype))
+            else:
+                rows, _ = moves.drawn(near, population, rng)
+            given = replace(given, rows=rows)
+        for _ in range(likelihood.row_steps):
+            rows, squares = moves.drawn(likelihood.augment(given, noise, rng), population, rng)
+            given, noise = replace(given, rows=rows), likelihood.learn(given, squares, noise, rng)
         return rows, noise
-    for step in range(APPROACH + 1):
-        near = likelihood.approach(side, rows, other, noise, threads)
-        if near is None:
-            break
-        given = GivenRows(Responses(near, 1.0), rows, other, axis, threads)
-        if step < APPROACH:
-            rows = moves.solved(given, population.prior(other.factors.dtype))
-        else:
-            rows, _ = moves.drawn(given, population, rng)
-    for _ in range(likelihood.row_steps):
-        responses = likelihood.augment(axis, side, rows, other, noise, rng, threads)
-        rows, squares = moves.drawn(GivenRows(responses, rows, other, axis, threads), population, rng)
-        noise = likelihood.learn(axis, side, squares, noise, rng)
-    return rows, noise
+
+
+def _learned(draws: ItemDraws) -> Likelihood[Any]:
+    """The likelihood that chains can go on with."""
+    learned = draws.likelihood.learned
+    assert learned is not None
+    return learned
 
 
 def with_new_items(
     posterior: DrawsPosterior, observed: Ratings, n_learned: int, dtype: Any, seed: int, threads: int
 ) -> DrawsPosterior:
-    """The posterior with draws of all items of the ratings; those beyond the first so many are drawn anew."""
-    draws, n_new = posterior.draws, observed.n_items - n_learned
-    if not n_new:
+    """The posterior with draws of all items of the ratings; those beyond the first so many are drawn again."""
+    draws = posterior.draws
+    if observed.n_items == n_learned:
         return posterior
     n_draws, width = draws.items.shape[1:]
-    ratings = NewItemRatings.of(observed, n_learned)
+    of_items, of_raters = _new_ratings(observed, n_learned)
+    by_item, by_rater = (RatingBlock.of(part, dtype, draws.offset, draws.scale) for part in (of_items, of_raters))
     items: FloatArray = np.empty((observed.n_items, n_draws, width), np.float32)
     items[:n_learned] = draws.items[:n_learned]
     noises = []
     # What is lost when they are written is lost now, for the same answers.
     stored = np.float16 if posterior.is_half_stored else np.float32
     for s in range(n_draws):
-        kept = KeptDraw.of(draws, s, ratings.n_raters, n_learned, dtype)
-        rows, noise = _new_items(kept, ratings, draws, dtype, derive(seed, "update", s), threads)
+        kept, rng = KeptDraw.of(draws, s, len(of_raters), n_learned, dtype), derive(seed, "update", s)
+        noise = kept.likelihood.renew("user", len(of_raters), kept.noise, rng)
+        users, noise = kept.rows_given("user", by_rater, kept.items, noise, rng, threads)
+        noise = kept.likelihood.renew("item", len(of_items), noise, rng)
+        rows, noise = kept.rows_given("item", by_item, users, noise, rng, threads)
         items[n_learned:, s, : draws.n_factors] = rows.factors.astype(stored)
         if rows.bias is not None:
             items[n_learned:, s, draws.n_factors] = rows.bias.astype(stored)
         noises.append(noise)
-    learned = draws.likelihood.learned
-    assert learned is not None
-    return replace(posterior, draws=replace(draws, items=items, noise=learned.with_items(draws, n_learned, noises)))
+    noise_of_draws = _learned(draws).with_items(draws, n_learned, noises)
+    return replace(posterior, draws=replace(draws, items=items, noise=noise_of_draws))
+
+
+def _new_ratings(observed: Ratings, n_learned: int) -> tuple[CSR, CSR]:
+    """The ratings of items that have come since, and what else those who rated them have rated.
+
+    The first by new item, with places among the raters for columns; the second by rater, ascending, of learned items.
+    """
+    by_item = observed.by_item.take(np.arange(n_learned, observed.n_items, dtype=np.int32))
+    raters, places = np.unique(by_item.columns, return_inverse=True)
+    all_of_raters = observed.by_user.take(raters)
+    of_items = CSR(by_item.offsets, contiguous(places, np.int32), by_item.values)
+    return of_items, all_of_raters.masked(all_of_raters.columns < n_learned)
 
 
 def with_noise_of_users(posterior: DrawsPosterior, ratings: CSR, is_touched: BoolArray, threads: int) -> DrawsPosterior:
     """The posterior with the noise of users who are new, or have new ratings, as these have it."""
-    draws, learned = posterior.draws, posterior.draws.likelihood.learned
-    assert learned is not None
-    noise = learned.with_users(draws, ratings, is_touched, threads)
+    draws = posterior.draws
+    noise = _learned(draws).with_users(draws, ratings, is_touched, threads)
     return posterior if noise is draws.noise else replace(posterior, draws=replace(draws, noise=noise))
 
 
@@ -191,65 +199,7 @@ def warm_states(
     for chain in range(chains):
         last = per_chain * (chain + 1) - 1
         kept = KeptDraw.of(draws, last, observed.n_users, observed.n_items, model.dtype)
-        users, noise = rows_given(
-            "user", side, kept.items, kept.user_population, kept.likelihood, kept.noise, rng, threads
-        )
+        users, noise = kept.rows_given("user", side, kept.items, kept.noise, rng, threads)
         noise = model.likelihood.restart(noise)
         states.append(GibbsState(users, kept.items, kept.user_population, kept.item_population, noise))
     return states
-
-
-@dataclass(frozen=True, eq=False)
-class NewItemRatings:
-    """The ratings of items that have come since, and what else those who rated them have rated."""
-
-    of_items: CSR  # by new item; columns are places among the raters
-    of_raters: CSR  # by rater, ascending; learned items only
-
-    @classmethod
-    def of(cls, observed: Ratings, n_learned: int) -> NewItemRatings:
-        by_item = observed.by_item.take(np.arange(n_learned, observed.n_items, dtype=np.int32))
-        raters, places = np.unique(by_item.columns, return_inverse=True)
-        all_of_raters = observed.by_user.take(raters)
-        return cls(
-            CSR(by_item.offsets, contiguous(places, np.int32), by_item.values),
-            all_of_raters.masked(all_of_raters.columns < n_learned),
-        )
-
-    @property
-    def n_raters(self) -> int:
-        return len(self.of_raters)
-
-
-def _new_items(
-    kept: KeptDraw, ratings: NewItemRatings, draws: ItemDraws, dtype: Any, rng: Generator, threads: int
-) -> tuple[Factors, Noise]:
-    """The new items of one draw."""
-    side = RatingBlock.of(ratings.of_raters, dtype, draws.offset, draws.scale)
-    noise = kept.likelihood.renew("user", ratings.n_raters, kept.noise, rng)
-    users, noise = rows_given("user", side, kept.items, kept.user_population, kept.likelihood, noise, rng, threads)
-    noise = kept.likelihood.renew("item", len(ratings.of_items), noise, rng)
-    side = RatingBlock.of(ratings.of_items, dtype, draws.offset, draws.scale)
-    return rows_given("item", side, users, kept.item_population, kept.likelihood, noise, rng, threads, kept.item_moves)
-
-
-def _of_items(draws: ItemDraws, s: int) -> tuple[Population, RowMoves]:
-    """Where the items of a draw come from, and how they move."""
-    if draws.sphere is None:
-        return _population(draws.new_items, s), NORMAL_ROWS
-    population = SpherePopulation.with_mean(
-        draws.sphere,
-        draws.new_items.means[s],
-        float(draws.new_items.bias_means[s]),
-        float(draws.new_items.bias_precisions[s]),
-    )
-    return population, SphereMoves(draws.sphere)
-
-
-def _population(populations: Populations, s: int) -> Population:
-    return NormalPopulation(
-        populations.means[s],
-        populations.precisions[s],
-        float(populations.bias_means[s]),
-        float(populations.bias_precisions[s]),
-    )

@@ -39,9 +39,7 @@ KINDS = {
 }
 
 
-def likelihood_from_arrays(
-    arrays: Mapping[str, NDArray[Any]],
-) -> tuple[ServedLikelihood, Mapping[str, NDArray[Any]]]:
+def likelihood_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[ServedLikelihood, Mapping[str, NDArray[Any]]]:
     """Read what the `arrays` of a likelihood gave: the likelihood, and the arrays beside its draws."""
     kind = int(arrays["noise"][0]) if "noise" in arrays else 0  # There was but one when the first were saved.
     if kind not in KINDS:

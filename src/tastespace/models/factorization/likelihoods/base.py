@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -33,7 +33,7 @@ from tastespace.errors import NonFiniteStateError
 from tastespace.inference.transition import Stats
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import LIKELIHOODS
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, row_scores
 from tastespace.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 FIRST_PRECISION = 2.0  # where a chain starts: half of the ratings' variance is noise, as is usual
-Axis = Literal["user", "item"]
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -52,6 +51,14 @@ class Observations:
 
     by_user: RatingBlock
     by_item: RatingBlock
+
+    @classmethod
+    def of(cls, ratings: Ratings, dtype: Any, offset: float, scale: float) -> Observations:
+        """These ratings, in this type and in these units."""
+        by_item = RatingBlock.of(ratings.by_item, dtype, offset, scale)
+        # Grouped again if someone asks: a hundred million ratings are not kept twice over for that.
+        ratings.__dict__.pop("by_item", None)
+        return cls(RatingBlock.of(ratings.by_user, dtype, offset, scale), by_item)
 
     def __len__(self) -> int:
         return len(self.by_user.columns)
@@ -195,36 +202,28 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
     def sample(self, n_users: int, n_items: int, rng: Generator) -> N:
         """The noise before any rating is known."""
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: N, rng: Generator, threads: int
-    ) -> N:
-        """Draw what is better drawn with latent responses integrated out, given the scores."""
+    def settle(self, users: GivenRows, noise: N, rng: Generator) -> N:
+        """Draw what is better drawn with latent responses integrated out, given the scores; rows are the users."""
         return noise
 
     @abstractmethod
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: N, rng: Generator, threads: int
-    ) -> Responses:
-        """What the rows of this side are drawn from."""
+    def augment(self, given: GivenRows, noise: N, rng: Generator) -> GivenRows:
+        """The rows with the responses that they are drawn from; those given are the ratings."""
 
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: N, rng: Generator) -> N:
+    def learn(self, given: GivenRows, squares: DoubleArray, noise: N, rng: Generator) -> N:
         """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
         return noise
 
     @abstractmethod
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: N, rng: Generator
-    ) -> DoubleArray:
-        """Ratings with these scores."""
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: N, rng: Generator) -> DoubleArray:
+        """Ratings of the same pairs, with these scores."""
 
     def expected(self, scores: AnyFloats, noise: N) -> AnyFloats:
         """The mean rating at each score."""
         return scores
 
     @abstractmethod
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: N
-    ) -> float:
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: N) -> float:
         """Density of the ratings given the scores, and of the noise. `squares` are those of the users, if known."""
 
     def figures(self, noise: N, unit: float) -> Stats:
@@ -253,7 +252,7 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
         """The noise with that of single rows drawn from their population, for so many new rows."""
         return noise
 
-    def approach(self, side: RatingBlock, rows: Factors, other: Factors, noise: N, threads: int) -> RatingBlock | None:
+    def approach(self, given: GivenRows, noise: N) -> GivenRows | None:
         """Weighted responses whose squared errors are parabolas that touch the log likelihood at the scores.
 
         None where rows are drawn from anywhere.
@@ -343,9 +342,7 @@ def fold_in_normal(
     draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int, **outputs: DoubleArray
 ) -> FloatArray:
     """The means of users with one noise for all; fills the roots, and `energy` and `log_determinant` where given."""
-    means, arguments = _means(draws, ratings), _arguments(draws, ratings, roots, threads)
-    arguments |= {"means": means, **outputs}
-    return _checked(means, _native.fold_in(**arguments))
+    return _folded(_native.fold_in, draws, ratings, roots, threads, outputs, is_standard=True)
 
 
 def fold_in_latent(
@@ -354,44 +351,44 @@ def fold_in_latent(
     roots: FloatArray | None,
     threads: int,
     latent: dict[str, Any],
-    *,
     is_standard: bool = True,
 ) -> FloatArray:
     """The means of users by a few steps, of which `latent` says the kind; fills the roots."""
-    means, arguments = _means(draws, ratings), _arguments(draws, ratings, roots, threads, is_standard)
-    return _checked(
-        means, _native.fold_in_latent(means=means, steps=STEPS, keys=keys_of(ratings), **arguments, **latent)
-    )
+    latent = {**latent, "steps": STEPS, "keys": keys_of(ratings)}
+    return _folded(_native.fold_in_latent, draws, ratings, roots, threads, latent, is_standard=is_standard)
 
 
-def _means(draws: ItemDraws, ratings: CSR) -> FloatArray:
+def _folded(
+    kernel: Callable[..., int],
+    draws: ItemDraws,
+    ratings: CSR,
+    roots: FloatArray | None,
+    threads: int,
+    more: Mapping[str, Any],
+    *,
+    is_standard: bool,
+) -> FloatArray:
+    """What both ways of folding in share; ratings in units of the model, or as they are."""
     _, n_draws, width = draws.items.shape
-    return np.empty((len(ratings), n_draws, width), np.float32)
-
-
-def _arguments(
-    draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int, is_standard: bool = True
-) -> dict[str, Any]:
-    """What both ways of folding in take; ratings in units of the model, or as they are."""
+    means: FloatArray = np.empty((len(ratings), n_draws, width), np.float32)
     values = contiguous(ratings.values, np.float32)
     if is_standard:
         values = (values - np.float32(draws.offset)) / np.float32(draws.scale)
-    return {
-        "offsets": contiguous(ratings.offsets, np.int64),
-        "columns": contiguous(ratings.columns, np.int32),
-        "targets": values,
-        "items": draws.items,
-        "prior_precision": draws.users.precision,
-        "prior_linear": draws.users.linear,
-        "alpha": draws.alpha,
-        "bias_precision": draws.users.bias_precision if draws.has_biases else None,
-        "bias_linear": draws.users.bias_linear if draws.has_biases else None,
-        "roots": roots,
-        "threads": threads,
-    }
-
-
-def _checked(means: FloatArray, failed: int) -> FloatArray:
+    failed = kernel(
+        offsets=contiguous(ratings.offsets, np.int64),
+        columns=contiguous(ratings.columns, np.int32),
+        targets=values,
+        items=draws.items,
+        prior_precision=draws.users.precision,
+        prior_linear=draws.users.linear,
+        alpha=draws.alpha,
+        bias_precision=draws.users.bias_precisions if draws.has_biases else None,
+        bias_linear=draws.users.bias_linear if draws.has_biases else None,
+        means=means,
+        roots=roots,
+        threads=threads,
+        **more,
+    )
     if failed >= 0:
         raise NonFiniteStateError(
             f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import AnyFloats, DoubleArray, IntArray
+from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.data.kinds import distinct
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
@@ -23,7 +23,7 @@ from tastespace.models.base.parameters import check_int, check_number, check_opt
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations, Units
 from tastespace.models.factorization.likelihoods.ordinal import listed, standardised
 from tastespace.models.factorization.likelihoods.sampled_negatives import NEGATIVES_LAWS, NegativesLaw, SampledNegatives
-from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
+from tastespace.models.factorization.rows import GivenRows, RatingBlock
 from tastespace.models.implicit_feedback import require_choices
 
 EDGE = np.array([0.5])  # what tells yes from no
@@ -128,17 +128,12 @@ class Binary(Likelihood[Noise]):
         # There is nothing to learn: as a draw the offset may be a cut-point, in the model it is a constant.
         return Noise(1.0)
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
-    ) -> DoubleArray:
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: Noise, rng: Generator) -> DoubleArray:
         return np.asarray(rng.random(len(scores)) < self.expected(scores, noise), np.float64)
 
     def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
         return self.chance(self._offset + scores)
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
-    ) -> float:
-        side = observed.by_user
-        scores = row_scores(side, users, items, self._offset).astype(np.float64)
-        return float(self.log_chance(np.where(side.targets > EDGE, scores, -scores)).sum())
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: Noise) -> float:
+        scores = users.scores(self._offset).astype(np.float64)
+        return float(self.log_chance(np.where(users.side.targets > EDGE, scores, -scores)).sum())

@@ -4,13 +4,13 @@ The energy of a row is quadratic, so that it can be read as a belief. A user who
 
     x ~ N(x*, sigma^2 A^-1),   A = Z^T Z + l + sum_k w_k z_k z_k^T
 
-where x* is what training would make of him. Taken literally, all that he did not choose would be known to be turned
-down, and sigma^2 be the small error of the cells. But most of it he has never met. So sigma^2 is what makes somebody
-without choices, of A = Z^T Z + l, vary in his scores as the audience does:
+where x* is what training would make of them. Taken literally, all that they did not choose would be known to be turned
+down, and sigma^2 be the small error of the cells. But most of it they have never met. So sigma^2 is what makes a user
+without choices, of A = Z^T Z + l, vary in their scores as the audience does:
 
     sigma^2 tr(Z A^-1 Z^T) = tr(Z Cov(x) Z^T)
 
-It says how far scores may still move as more is chosen (docs/design/one-class.md has how often they do). Somebody who
+It says how far scores may still move as more is chosen (docs/design/one-class.md has how often they do). A user who
 has chosen nothing at all is anybody of the audience.
 """
 
@@ -66,12 +66,12 @@ class ConfidenceCells(base.ServedLikelihood):
         ridge = self.ridge.of(chosen, len(self.items))
         means = solve(chosen, self.others, ridge, threads)
         # A count of 0 is no choice: `explain` asks what would be without one.
-        is_somebody = chosen.total_weights() > 0
-        nothing = np.flatnonzero(~is_somebody)
+        has_chosen = chosen.total_weights() > 0
+        nothing = np.flatnonzero(~has_chosen)
         means[nothing] = draws.users.mean_row(0, draws.has_biases)
         if roots is not None:
             with one_blas_thread():
-                for row in np.flatnonzero(is_somebody):
+                for row in np.flatnonzero(has_chosen):
                     roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
         return base.Folded(means[:, None, :])

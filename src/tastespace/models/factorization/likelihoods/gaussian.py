@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.arrays import DoubleArray, FloatArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
@@ -25,8 +25,7 @@ from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_number, check_option
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, N, Noise, Observations
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, sum_of_rows
+from tastespace.models.factorization.rows import GivenRows, sum_of_rows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -35,7 +34,7 @@ EXTREME = 1e12  # beyond this, single precision overflows somewhere
 
 
 @dataclass(frozen=True)
-class NormalNoise(Likelihood[N]):
+class NormalNoise(base.Likelihood[base.N]):
     """What Gaussian likelihoods share: a precision alpha of all ratings, given or learned.
 
     `precision` is "learned", or 1 / variance of a rating. `shape` and `rate` are those of its gamma prior, for ratings
@@ -54,7 +53,7 @@ class NormalNoise(Likelihood[N]):
         else:
             check_number("precision", self.precision, above=0)
 
-    def bind(self, observed: Ratings) -> tuple[Likelihood[N], float, float]:
+    def bind(self, observed: Ratings) -> tuple[base.Likelihood[base.N], float, float]:
         scale = observed.standard_deviation or 1.0
         if isinstance(self.precision, str):
             return self, observed.mean, scale
@@ -77,12 +76,12 @@ class NormalNoise(Likelihood[N]):
             return self.precision
         return base.FIRST_PRECISION if rng is None else Gamma(self.shape, self.rate).draw(rng)
 
-    def figures(self, noise: N, unit: float) -> Stats:
+    def figures(self, noise: base.N, unit: float) -> Stats:
         return {"noise sd": unit / sqrt(noise.alpha)}
 
 
 @dataclass(frozen=True)
-class Gaussian(NormalNoise[Noise]):
+class Gaussian(NormalNoise[base.Noise]):
     """Ratings are numbers with normal noise, the same for all users and items.
 
     `precision` is "learned", or 1 / variance of a rating. `shape` and `rate` are those of its gamma prior, for ratings
@@ -93,41 +92,35 @@ class Gaussian(NormalNoise[Noise]):
     has_evidence: ClassVar[bool] = True
     row_steps: ClassVar[int] = 1
 
-    def init(self, observed: Observations) -> Noise:
-        return Noise(self.first_alpha())
+    def init(self, observed: base.Observations) -> base.Noise:
+        return base.Noise(self.first_alpha())
 
-    def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
-        return Noise(self.first_alpha(rng))
+    def sample(self, n_users: int, n_items: int, rng: Generator) -> base.Noise:
+        return base.Noise(self.first_alpha(rng))
 
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        return Responses(side, noise.alpha)
+    def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
+        return replace(given, alpha=noise.alpha)
 
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
-        if axis == "item" or self.prior is None:
+    def learn(self, given: GivenRows, squares: DoubleArray, noise: base.Noise, rng: Generator) -> base.Noise:
+        if given.axis == "item" or self.prior is None:
             return noise
-        return Noise(self.prior.posterior(len(side.columns), sum_of_rows(squares)).draw(rng))
+        return base.Noise(self.prior.posterior(len(given.side.columns), sum_of_rows(squares)).draw(rng))
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
-    ) -> DoubleArray:
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: base.Noise, rng: Generator) -> DoubleArray:
         simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5
         return simulated
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
-    ) -> float:
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: base.Noise) -> float:
         alpha = noise.alpha
         if alpha <= 0:  # rounded to nothing
             return -inf
         prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
-        total = sum_of_rows(base.squared_errors(observed.by_user, users, items) if squares is None else squares)
-        return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
+        total = sum_of_rows(base.squared_errors(users.side, users.rows, users.other) if squares is None else squares)
+        return prior + (len(users.side.columns) * log(alpha / (2 * pi)) - alpha * total) / 2
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         alpha = float(draws.alpha[s])
-        return Gaussian(alpha), Noise(alpha)
+        return Gaussian(alpha), base.Noise(alpha)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         return base.Folded(base.fold_in_normal(draws, ratings, roots, threads))

@@ -18,29 +18,29 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, Observations
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_blocks, sum_of_rows
+from tastespace.models.factorization.rows import Axis, GivenRows, row_blocks, sum_of_rows
 from tastespace.randomness import generator
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
-# From everybody their own (half of the precisions beyond a factor of 5) to all the same (within 10 %).
+# From each user their own (half of the precisions beyond a factor of 5) to all the same (within 10 %).
 CONCENTRATIONS = np.geomspace(0.5, 100.0, 60)
 FIRST_CONCENTRATION = 10.0
 BLOCK_ROWS = 4096  # whose noise is summarised together
 
 
 @dataclass(frozen=True, eq=False)
-class RowPrecisions(Noise):
+class RowPrecisions(base.Noise):
     """alpha, and the factors of users and items."""
 
     users: AnyFloats  # a, one a user
@@ -62,7 +62,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
 
     name: ClassVar[str] = "heteroscedastic"
 
-    def init(self, observed: Observations) -> RowPrecisions:
+    def init(self, observed: base.Observations) -> RowPrecisions:
         users, items = (np.ones(len(side.offsets) - 1) for side in (observed.by_user, observed.by_item))
         return RowPrecisions(self.first_alpha(), users, items, FIRST_CONCENTRATION, FIRST_CONCENTRATION)
 
@@ -72,64 +72,45 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         users, items = rng.gamma(of_users, size=n_users) / of_users, rng.gamma(of_items, size=n_items) / of_items
         return RowPrecisions(alpha, users, items, of_users, of_items)
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: RowPrecisions, rng: Generator, threads: int
-    ) -> RowPrecisions:
+    def settle(self, users: GivenRows, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
         """The spreads, and how alpha shares with the factors, which the errors do not tell."""
-        noise = replace(
-            noise,
-            user_concentration=draw_concentration(noise.users, rng),
-            item_concentration=draw_concentration(noise.items, rng),
-        )
-        prior = self.prior
+        of_users, of_items = draw_concentration(noise.users, rng), draw_concentration(noise.items, rng)
+        noise, prior = replace(noise, user_concentration=of_users, item_concentration=of_items), self.prior
         if prior is None:
             return noise
-        factor = share(prior, noise.alpha, noise.users, noise.user_concentration, rng)
+        factor = share(prior, noise.alpha, noise.users, of_users, rng)
         noise = replace(noise, alpha=noise.alpha * factor, users=noise.users / factor)
-        factor = share(prior, noise.alpha, noise.items, noise.item_concentration, rng)
+        factor = share(prior, noise.alpha, noise.items, of_items, rng)
         return replace(noise, alpha=noise.alpha * factor, items=noise.items / factor)
 
-    def augment(
-        self,
-        axis: Axis,
-        side: RatingBlock,
-        rows: Factors,
-        other: Factors,
-        noise: RowPrecisions,
-        rng: Generator,
-        threads: int,
-    ) -> Responses:
-        dtype = other.factors.dtype
-        own, others = (noise.users, noise.items) if axis == "user" else (noise.items, noise.users)
-        return Responses(replace(side, column_weights=others.astype(dtype)), noise.alpha, own.astype(dtype))
+    def augment(self, given: GivenRows, noise: RowPrecisions, rng: Generator) -> GivenRows:
+        dtype = given.other.factors.dtype
+        own, others = (noise.users, noise.items) if given.axis == "user" else (noise.items, noise.users)
+        side = replace(given.side, column_weights=others.astype(dtype))
+        return replace(given, side=side, alpha=noise.alpha, row_precision=own.astype(dtype))
 
-    def learn(
-        self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: RowPrecisions, rng: Generator
-    ) -> RowPrecisions:
-        counts = np.diff(side.offsets)
-        if axis == "item":
+    def learn(self, given: GivenRows, squares: DoubleArray, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
+        counts = np.diff(given.side.offsets)
+        if given.axis == "item":
             return replace(noise, items=draw_precisions(noise.item_concentration, counts, noise.alpha * squares, rng))
         users = draw_precisions(noise.user_concentration, counts, noise.alpha * squares, rng)
         if self.prior is None:
             return replace(noise, users=users)
-        alpha = self.prior.posterior(len(side.columns), sum_of_rows(users * squares)).draw(rng)
+        alpha = self.prior.posterior(len(given.side.columns), sum_of_rows(users * squares)).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: RowPrecisions, rng: Generator
-    ) -> DoubleArray:
-        precision = noise.alpha * noise.users[user_rows] * noise.items[item_rows]
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: RowPrecisions, rng: Generator) -> DoubleArray:
+        precision = noise.alpha * noise.users[where.user_rows] * noise.items[where.item_rows]
         return np.asarray(scores + rng.standard_normal(len(scores)) / np.sqrt(precision))
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: RowPrecisions
-    ) -> float:
-        by_user = observed.by_user
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: RowPrecisions) -> float:
+        side = users.side
         if squares is None:
-            squares = base.squared_errors(replace(by_user, column_weights=noise.items), users, items)
-        n_rated, n_raters = np.diff(by_user.offsets), np.diff(observed.by_item.offsets)
+            squares = base.squared_errors(replace(side, column_weights=noise.items), users.rows, users.other)
+        n_rated = np.diff(side.offsets)
+        n_raters = np.bincount(side.columns, minlength=len(noise.items)).astype(np.float64)
         # Sums, not products of matrices: those depend on the threads of their library.
-        normal = len(observed) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
+        normal = len(side.columns) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
         normal += sum_of_rows(n_raters * np.log(noise.items)) - noise.alpha * sum_of_rows(noise.users * squares)
         prior = 0.0 if self.prior is None else self.prior.log_density(noise.alpha)
         prior += log_density_of(noise.users, noise.user_concentration)
@@ -152,7 +133,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             "item_noise": _summary_by_block(items, alpha, scale),  # M x 4
         }
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         alpha = float(draws.alpha[s])
         of_users, of_items = (float(concentration) for concentration in draws.noise["concentrations"][s])
         items: DoubleArray = draws.noise["item_precision"][:n_items, s].astype(np.float64)

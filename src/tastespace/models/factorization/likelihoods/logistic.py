@@ -5,15 +5,15 @@ A latent weight makes it normal: given w ~ PG(1, score), (r - 1/2) / w is normal
 
 A logistic factorization of implicit feedback with its items: how users are folded in by them.
 
-Given the items, the energy of a user is convex, and he is believed to be
+Given the items, the energy of a user is convex, and they are believed to be
 
-    x = (u, c) ~ N(x*, H^-1),   x* the least of E in his row,   H its second derivatives there (Laplace)
+    x = (u, c) ~ N(x*, H^-1),   x* the least of E in their row,   H its second derivatives there (Laplace)
 
     H = l + sum_k b_k p_k (1 - p_k) z_k z_k^T + sum_j w_j p_j (1 - p_j) z_j z_j^T,   z = (v, 1)
 
-over what he chose (k) and what he did not (j), of which a panel stands for all. So the prior of training, N(0, 1/l), is
-his before he has chosen anything, and the more he chooses the less is left open. Somebody of whom nothing is known at
-all is anybody of the audience.
+over what they chose (k) and what they did not (j), of which a panel stands for all. So the prior of training,
+N(0, 1/l), is theirs before they have chosen anything, and the more they choose the less is left open. A user of whom
+nothing is known at all is anyone of the audience.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, Binary
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, parabolas
 from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.models.factorization.rows import GivenRows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -67,35 +66,26 @@ class Logistic(Binary):
     def score_of(self, share: float) -> float:
         return float(special.logit(share))
 
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        weights = row_scores(side, rows, other, self._offset, threads)
-        _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, threads)
-        targets = (side.targets - weights.dtype.type(0.5)) / weights
-        return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self._offset), 1.0)
+    def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
+        weights = given.scores(self._offset)
+        _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, given.threads)
+        return given.responding((given.side.targets - weights.dtype.type(0.5)) / weights, self._offset, weights)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
-        return self, Noise(1.0)
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
+        return self, base.Noise(1.0)
 
-    def approach(
-        self, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, threads: int
-    ) -> RatingBlock | None:
-        scores = row_scores(side, rows, other, self._offset, threads).astype(np.float64)
-        is_yes = side.targets > EDGE
+    def approach(self, given: GivenRows, noise: base.Noise) -> GivenRows | None:
+        scores = given.scores(self._offset).astype(np.float64)
+        is_yes = given.side.targets > EDGE
         chance, half = special.expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
         # On the wrong side of 0 the curvature of a bound from below, as the true one is next to nothing.
         curvature = np.where((scores > 0) == is_yes, chance * (1 - chance), np.tanh(half) / (4 * half))
         curvature = np.maximum(curvature, LEAST_CURVATURE)
-        return parabolas(side, scores, is_yes - chance, curvature, self._offset, other.factors.dtype)
+        return parabolas(given, scores, is_yes - chance, curvature, self._offset)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
-        how = {
-            "kind": "logistic",
-            "approach": base.APPROACH,
-            "edges": EDGE.astype(np.float32),
-            "latent_offset": self._offset,
-        }
+        offset, edges = self._offset, EDGE.astype(np.float32)
+        how = {"kind": "logistic", "approach": base.APPROACH, "edges": edges, "latent_offset": offset}
         return base.Folded(base.fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
 
     def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
@@ -119,7 +109,7 @@ STEPS = 30  # of Newton, at most; it takes about five
 
 @dataclass(frozen=True)
 class NegativeWeight:
-    """What all that a user did not choose counts: so much a choice, or the same for everybody."""
+    """What all that a user did not choose counts: so much a choice, or the same for all users."""
 
     a_choice: float
     anyway: float

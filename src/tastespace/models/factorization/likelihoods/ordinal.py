@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import MOST_LEVELS, distinct, strange
 from tastespace.data.ratings import Ratings
@@ -28,8 +28,7 @@ from tastespace.lazy import special
 from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, cut_points
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, Observations
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.models.factorization.rows import GivenRows, RatingBlock
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -38,14 +37,14 @@ LEAST_CURVATURE, LEAST_CHANCE = 1e-4, 1e-280
 
 
 @dataclass(frozen=True, eq=False)
-class CutPoints(Noise):
+class CutPoints(base.Noise):
     """The cut-points between levels; alpha is 1."""
 
     cuts: DoubleArray
 
 
 @dataclass(frozen=True)
-class Ordinal(Likelihood[CutPoints]):
+class Ordinal(base.Likelihood[CutPoints]):
     """Ratings are levels, such as stars, between learned cut-points.
 
     `levels` are all levels there are, ascending, at any distances; None for those in use.
@@ -65,17 +64,17 @@ class Ordinal(Likelihood[CutPoints]):
         if self.levels is not None:
             check_ascending("levels", self.levels, least=2, most=MOST_LEVELS)
 
-    def bind(self, observed: Ratings) -> tuple[Likelihood[CutPoints], float, float]:
+    def bind(self, observed: Ratings) -> tuple[base.Likelihood[CutPoints], float, float]:
         return Ordinal(tuple(_levels_of(observed.values, self.levels).tolist())), 0.0, 1.0
 
     def units(self, observed: Ratings) -> base.Units:
         return base.Units.of_levels(self._known, observed.mean)
 
-    def keep_levels(self, levels: DoubleArray | None) -> Likelihood[CutPoints]:
+    def keep_levels(self, levels: DoubleArray | None) -> base.Likelihood[CutPoints]:
         # A level stays one though nobody uses it any longer: the cut-points beside it are there.
         return self if levels is None else Ordinal(tuple(levels.tolist()))
 
-    def matches(self, asked: Likelihood[Any]) -> bool:
+    def matches(self, asked: base.Likelihood[Any]) -> bool:
         # Draws of yes and no by a normal response are saved as those of two levels.
         return asked.name == self.name or (len(self._known) == 2 and asked.name == "probit" and not asked.takes_choices)
 
@@ -90,7 +89,7 @@ class Ordinal(Likelihood[CutPoints]):
         levels = np.array(self._known)
         return np.asarray((levels[1:] + levels[:-1]) / 2)
 
-    def init(self, observed: Observations) -> CutPoints:
+    def init(self, observed: base.Observations) -> CutPoints:
         counts = np.bincount(np.searchsorted(self.edges, observed.by_user.targets), minlength=len(self._known))
         return CutPoints(1.0, cut_points.likely_cuts(counts.astype(np.float64), 0.0, 1.0))
 
@@ -100,32 +99,17 @@ class Ordinal(Likelihood[CutPoints]):
     def sample(self, n_users: int, n_items: int, rng: Generator) -> CutPoints:
         return CutPoints(1.0, cut_points.sample_cuts(len(self._known) - 1, rng))
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: CutPoints, rng: Generator, threads: int
-    ) -> CutPoints:
-        side = observed.by_user
-        scores = row_scores(side, users, items, threads=threads)
-        edges = self.edges.astype(scores.dtype)
-        return replace(
-            noise,
-            cuts=cut_points.draw_cuts(cut_points.ScoreGrid.of(scores, side.targets, edges, threads), noise.cuts, rng),
-        )
+    def settle(self, users: GivenRows, noise: CutPoints, rng: Generator) -> CutPoints:
+        return replace(noise, cuts=cut_points.draw_cuts(self._grid(users), noise.cuts, rng))
 
-    def augment(
-        self,
-        axis: Axis,
-        side: RatingBlock,
-        rows: Factors,
-        other: Factors,
-        noise: CutPoints,
-        rng: Generator,
-        threads: int,
-    ) -> Responses:
-        return Responses(latent(side, rows, other, self.edges, noise.cuts, 0.0, rng, threads), 1.0)
+    def _grid(self, users: GivenRows) -> cut_points.ScoreGrid:
+        scores = users.scores()
+        return cut_points.ScoreGrid.of(scores, users.side.targets, self.edges.astype(scores.dtype), users.threads)
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: CutPoints, rng: Generator
-    ) -> DoubleArray:
+    def augment(self, given: GivenRows, noise: CutPoints, rng: Generator) -> GivenRows:
+        return latent(given, self.edges, noise.cuts, 0.0, rng)
+
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: CutPoints, rng: Generator) -> DoubleArray:
         responses = scores + rng.standard_normal(len(scores))
         return np.asarray(np.array(self._known)[np.searchsorted(noise.cuts, responses)])
 
@@ -136,13 +120,8 @@ class Ordinal(Likelihood[CutPoints]):
             total += step * special.ndtr(scores - cut)
         return total.astype(scores.dtype)
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: CutPoints
-    ) -> float:
-        side = observed.by_user
-        scores = row_scores(side, users, items)
-        grid = cut_points.ScoreGrid.of(scores, side.targets, self.edges.astype(scores.dtype), 1)
-        return grid.log_likelihood(noise.cuts) + cut_points.log_prior(cut_points.coordinates(noise.cuts))
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: CutPoints) -> float:
+        return self._grid(users).log_likelihood(noise.cuts) + cut_points.log_prior(cut_points.coordinates(noise.cuts))
 
     def figures(self, noise: CutPoints, unit: float) -> Stats:
         return {f"cut {place}": float(cut) for place, cut in enumerate(noise.cuts, 1)}
@@ -150,17 +129,15 @@ class Ordinal(Likelihood[CutPoints]):
     def stack(self, noises: Sequence[CutPoints], scale: float) -> base.Arrays:
         return {"cuts": np.stack([noise.cuts for noise in noises])}  # S x (K - 1)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         return self, CutPoints(1.0, draws.noise["cuts"][s])
 
-    def approach(
-        self, side: RatingBlock, rows: Factors, other: Factors, noise: CutPoints, threads: int
-    ) -> RatingBlock | None:
-        scores = row_scores(side, rows, other, 0.0, threads).astype(np.float64)
+    def approach(self, given: GivenRows, noise: CutPoints) -> GivenRows | None:
+        scores = given.scores().astype(np.float64)
         ends = np.concatenate([[-np.inf], noise.cuts, [np.inf]])
-        level = np.searchsorted(self.edges, side.targets)
+        level = np.searchsorted(self.edges, given.side.targets)
         slope, curvature = _between(ends[level] - scores, ends[level + 1] - scores)
-        return parabolas(side, scores, slope, curvature, 0.0, other.factors.dtype)
+        return parabolas(given, scores, slope, curvature, 0.0)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         return fold_in_levels(draws, ratings, draws.noise["cuts"], self.edges, roots, threads)
@@ -179,21 +156,11 @@ class Ordinal(Likelihood[CutPoints]):
         return cls(tuple(arrays["levels"].tolist())), {"cuts": contiguous(arrays["cuts"], np.float64)}
 
 
-def latent(
-    side: RatingBlock,
-    rows: Factors,
-    other: Factors,
-    edges: DoubleArray,
-    cuts: DoubleArray,
-    offset: float,
-    rng: Generator,
-    threads: int,
-) -> RatingBlock:
-    """The same ratings with latent responses for targets, drawn from normals between cut-points."""
-    scores = row_scores(side, rows, other, offset, threads)
-    key = int(rng.integers(1 << 63))
-    _native.draw_truncated(scores, side.targets, edges.astype(scores.dtype), cuts, key, scores, threads)
-    return RatingBlock(side.offsets, side.columns, scores, offset=offset)
+def latent(given: GivenRows, edges: DoubleArray, cuts: DoubleArray, offset: float, rng: Generator) -> GivenRows:
+    """The same rows with latent responses for ratings, drawn from normals between cut-points."""
+    scores, key = given.scores(offset), int(rng.integers(1 << 63))
+    _native.draw_truncated(scores, given.side.targets, edges.astype(scores.dtype), cuts, key, scores, given.threads)
+    return given.responding(scores, offset)
 
 
 def standardised(side: RatingBlock) -> RatingBlock:
@@ -217,11 +184,11 @@ def level_information(scores: FloatArray, cuts: DoubleArray, units: base.Units) 
 
 
 def parabolas(
-    side: RatingBlock, scores: DoubleArray, slope: DoubleArray, curvature: DoubleArray, offset: float, dtype: Any
-) -> RatingBlock:
+    given: GivenRows, scores: DoubleArray, slope: DoubleArray, curvature: DoubleArray, offset: float
+) -> GivenRows:
     """Weighted responses with this slope and curvature of the log likelihood at the scores."""
-    targets = (scores + slope / curvature).astype(dtype)
-    return RatingBlock(side.offsets, side.columns, targets, weights=curvature.astype(dtype), offset=offset)
+    dtype = given.other.factors.dtype
+    return given.responding((scores + slope / curvature).astype(dtype), offset, curvature.astype(dtype))
 
 
 def _between(low: DoubleArray, high: DoubleArray) -> tuple[DoubleArray, DoubleArray]:

@@ -19,9 +19,8 @@ from tastespace.data.csr import CSR
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, ordinal
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, LEVELS, Binary
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
+from tastespace.models.factorization.rows import GivenRows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -50,12 +49,10 @@ class Probit(Binary):
     def score_of(self, share: float) -> float:
         return float(special.ndtri(share))
 
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        return Responses(ordinal.latent(side, rows, other, EDGE, CUT, self._offset, rng, threads), 1.0)
+    def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
+        return ordinal.latent(given, EDGE, CUT, self._offset, rng)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         return ordinal.Ordinal(LEVELS), ordinal.CutPoints(1.0, self._cuts(draws)[s])
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:

@@ -2,7 +2,7 @@
 
 A likelihood of yes and no then has something to tell them from. While a model is fitted every user has draws of their
 own: of many who chose the same thing, as first-time buyers do, all would otherwise turn down the same few items. Where
-somebody is folded in, what is drawn depends on the model and on what they chose, and on nothing else: two with the same
+a user is folded in, what is drawn depends on the model and on what they chose, and on nothing else: two with the same
 choices are believed to be the same, whether they were there in training or not, and nothing of it has to be kept.
 
 An item can be drawn twice, and is then no twice: over all draws, a cell counts as much as the law says (`negatives`).

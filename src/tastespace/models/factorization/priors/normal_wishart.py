@@ -4,7 +4,9 @@
     c_i ~ N(mu_c, 1/lambda_c),   (mu_c, lambda_c) ~ NormalGamma
 
 A `FactorPrior` is all that a Gibbs sweep needs to know of one side; another one (on a sphere, with features, with
-shrinking columns) takes its place without a change elsewhere.
+shrinking columns) takes its place without a change elsewhere. It sees the rows themselves. Where each row has a mean of
+its own, `row_means` of the population says so: the row kernel takes one for the factors of each row, but a single one
+for all biases.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.distributions.conjugate import KnownMean, NormalGamma
 from tastespace.distributions.conjugate import NormalWishart as NormalWishartDistribution
 from tastespace.errors import InvalidParameterError
@@ -27,7 +29,7 @@ from tastespace.models.factorization.rows import Factors, Moments, RowPrior
 from tastespace.settings import settings_of
 
 if TYPE_CHECKING:
-    from tastespace.models.factorization.priors.shrinkage import Shrinkage
+    from tastespace.models.factorization.priors.shrinkage import Shrinkage, ShrinkingPrior
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,10 @@ class Sphere:
         return cls(float(radius), bool(has_joint_bias))
 
 
-def on_sphere(points: Factors, sphere: Sphere) -> Factors:
-    """The nearest points of the sphere; what has no direction gets one."""
+def on_sphere(points: Factors, sphere: Sphere | None) -> Factors:
+    """The nearest points of the sphere, if there is one; what has no direction gets one."""
+    if sphere is None:
+        return points
     joint = sphere.has_joint_bias and points.bias is not None
     rows = np.hstack([points.factors, points.bias[:, None]]) if joint and points.bias is not None else points.factors
     rows = rows.astype(np.float64)
@@ -84,8 +88,8 @@ class Population(Protocol):
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
         """New rows of the population."""
 
-    def log_density(self, rows: Moments) -> float:
-        """Log density of rows, from their moments alone."""
+    def log_density(self, rows: Factors) -> float:
+        """Log density of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,29 +101,32 @@ class NormalPopulation:
     bias_mean: float = 0.0
     bias_precision: float = 0.0  # 0: rows have no bias
 
+    @property
+    def row_means(self) -> DoubleArray:
+        """What rows are drawn around: D where it is the same for all, n x D where each has a mean of its own."""
+        return self.mean
+
     def prior(self, dtype: Any) -> RowPrior:
         """As the row kernel takes it."""
-        return RowPrior(
-            precision=self.precision.astype(dtype),
-            linear=(self.precision @ self.mean).astype(dtype)[None],
-            bias_precision=self.bias_precision,
-            bias_linear=self.bias_precision * self.bias_mean,
-        )
+        linear = np.atleast_2d((self.precision @ self.row_means.T).T).astype(dtype)
+        of_bias = self.bias_precision, self.bias_precision * self.bias_mean
+        return RowPrior(self.precision.astype(dtype), linear, *of_bias)
 
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
         """New rows of the population."""
         root = np.linalg.inv(np.linalg.cholesky(self.precision))  # root^T root is the covariance
-        factors = self.mean + rng.standard_normal((n, len(self.mean))) @ root
+        factors = self.row_means + rng.standard_normal((n, len(self.mean))) @ root
         return Factors(factors.astype(dtype), draw_biases(n, self.bias_mean, self.bias_precision, dtype, rng))
 
-    def log_density(self, rows: Moments) -> float:
+    def log_density(self, rows: Factors) -> float:
         """Log density of rows, from their moments alone."""
-        n, mean = rows.n, self.mean
-        scatter = rows.gram - np.outer(rows.total, mean) - np.outer(mean, rows.total) + n * np.outer(mean, mean)
+        of_rows, mean = rows.moments, self.mean
+        n, total = of_rows.n, of_rows.total
+        scatter = of_rows.gram - np.outer(total, mean) - np.outer(mean, total) + n * np.outer(mean, mean)
         log_determinant = float(np.linalg.slogdet(self.precision)[1])
         quadratic = float(np.einsum("ij,ij->", self.precision, scatter))
         density = (n * (log_determinant - len(mean) * log(2 * pi)) - quadratic) / 2
-        return density + biases_log_density(rows, self.bias_mean, self.bias_precision)
+        return density + biases_log_density(of_rows, self.bias_mean, self.bias_precision)
 
 
 def draw_biases(n: int, mean: float, precision: float, dtype: Any, rng: Generator) -> AnyFloats | None:
@@ -138,6 +145,25 @@ def biases_log_density(rows: Moments, mean: float, precision: float) -> float:
     return (rows.n * log(precision / (2 * pi)) - precision * apart) / 2
 
 
+BiasPrior = NormalGamma | KnownMean
+
+
+def drawn_bias(bias: BiasPrior, biases: bool, rng: Generator) -> tuple[float, float]:
+    """Mean and precision of biases; 0 where rows have none."""
+    return bias.draw(rng) if biases else (0.0, 0.0)
+
+
+def bias_given(bias: BiasPrior, rows: Moments, rng: Generator) -> tuple[float, float]:
+    """The same, given rows."""
+    return drawn_bias(bias.posterior(rows.n, rows.bias_total, rows.bias_squares), rows.has_bias, rng)
+
+
+def bias_log_density(bias: BiasPrior, population: Population) -> float:
+    """Log density of mean and precision of biases; 0 where rows have none."""
+    mean, precision = population.bias_mean, population.bias_precision
+    return bias.log_density(mean, precision) if precision else 0.0
+
+
 class FactorPrior(Protocol):
     """The hyper-prior of one side."""
 
@@ -145,32 +171,14 @@ class FactorPrior(Protocol):
         """Hyper-parameters before any row is known."""
 
     @property
-    def columns(self) -> ShrinkingColumns | None:
-        """How columns shrink that are of no use; None where they do not."""
+    def columns(self) -> ShrinkingPrior | None:
+        """Itself, where columns shrink that are of no use; else None."""
 
-    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> Population:
+    def draw(self, rows: Factors, current: Population | None, rng: Generator) -> Population:
         """Hyper-parameters given the rows and, for those that are drawn in turn, where they are; None for anywhere."""
 
     def log_density(self, population: Population) -> float:
         """Log density of the hyper-parameters."""
-
-
-class ShrinkingColumns(Protocol):
-    """A prior under which columns that are of no use shrink, and the others can be counted."""
-
-    @property
-    def least(self) -> float:
-        """The variance of a column that is as good as nothing."""
-
-    @property
-    def adds_columns(self) -> bool:
-        """Whether one more is to be tried where all that there are are of use."""
-
-    def active(self, population: Population) -> BoolArray:
-        """Which columns are of use."""
-
-    def in_units(self, unit: float) -> FactorPrior:
-        """The same for columns whose variances are all times this."""
 
 
 @dataclass(frozen=True)
@@ -210,28 +218,24 @@ class NormalWishartPrior:
     strength: float = 2.0  # how many rows the mean 0 is worth
     degrees: float | None = None  # of the Wishart; None for the number of factors, the least that is proper
     scale: float = 1.0  # of the Wishart: times the identity
-    bias: NormalGamma | KnownMean = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
+    bias: BiasPrior = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
 
     columns: ClassVar[None] = None
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
-        mean, precision = self._factors(n_factors).draw(rng)
-        return NormalPopulation(mean, precision, *(self.bias.draw(rng) if biases else (0.0, 0.0)))
+        return NormalPopulation(*self._factors(n_factors).draw(rng), *(self.bias.draw(rng) if biases else ()))
 
-    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> Population:
-        factors = self._factors(len(rows.total)).posterior(rows.n, rows.total, rows.gram)
-        mean, precision = factors.draw(rng)
-        if not rows.has_bias:
-            return NormalPopulation(mean, precision)
-        return NormalPopulation(
-            mean, precision, *self.bias.posterior(rows.n, rows.bias_total, rows.bias_squares).draw(rng)
-        )
+    def draw(self, rows: Factors, current: Population | None, rng: Generator) -> Population:
+        of_rows = rows.moments
+        factors = self._factors(len(of_rows.total)).posterior(of_rows.n, of_rows.total, of_rows.gram)
+        bias = self.bias.posterior(of_rows.n, of_rows.bias_total, of_rows.bias_squares)
+        return NormalPopulation(*factors.draw(rng), *(bias.draw(rng) if of_rows.has_bias else ()))
 
     def log_density(self, population: Population) -> float:
         density = self._factors(len(population.mean)).log_density(population.mean, population.precision)
-        if not population.bias_precision:
-            return density
-        return density + self.bias.log_density(population.bias_mean, population.bias_precision)
+        if population.bias_precision:
+            density += self.bias.log_density(population.bias_mean, population.bias_precision)
+        return density
 
     def _factors(self, n_factors: int) -> NormalWishartDistribution:
         degrees = float(n_factors) if self.degrees is None else self.degrees

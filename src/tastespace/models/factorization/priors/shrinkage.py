@@ -29,17 +29,15 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.conjugate import KnownMean, NormalGamma
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.factorization.priors import PriorSettings
+from tastespace.models.factorization.priors import normal_wishart as normal
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, NormalWishartPrior, Population
-from tastespace.models.factorization.rows import Moments
+from tastespace.models.factorization.rows import Factors, Moments
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
-
-BiasPrior = NormalGamma | KnownMean
 
 
 @dataclass(frozen=True)
@@ -47,21 +45,21 @@ class UnitPrior:
     """The side that does not shrink: every column has the variance 1, and only means and biases are learned."""
 
     strength: float  # how many rows the mean 0 is worth
-    bias: BiasPrior
+    bias: normal.BiasPrior
 
     columns: ClassVar[None] = None
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> NormalPopulation:
         means = drawn_means(self.strength, np.ones(n_factors), None, rng)
-        return NormalPopulation(means, np.eye(n_factors), *drawn_bias(self.bias, biases, rng))
+        return NormalPopulation(means, np.eye(n_factors), *normal.drawn_bias(self.bias, biases, rng))
 
-    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> NormalPopulation:
-        n_factors = len(rows.total)
-        means = drawn_means(self.strength, np.ones(n_factors), rows, rng)
-        return NormalPopulation(means, np.eye(n_factors), *bias_given(self.bias, rows, rng))
+    def draw(self, rows: Factors, current: Population | None, rng: Generator) -> NormalPopulation:
+        n_factors = rows.factors.shape[1]
+        means = drawn_means(self.strength, np.ones(n_factors), rows.moments, rng)
+        return NormalPopulation(means, np.eye(n_factors), *normal.bias_given(self.bias, rows.moments, rng))
 
     def log_density(self, population: Population) -> float:
-        return means_log_density(self.strength, population) + bias_log_density(self.bias, population)
+        return means_log_density(self.strength, population) + normal.bias_log_density(self.bias, population)
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class RelevancePrior:
     rate: float
     least: float
     strength: float
-    bias: BiasPrior
+    bias: normal.BiasPrior
 
     adds_columns = False  # all that there may be are there from the beginning
 
@@ -83,19 +81,20 @@ class RelevancePrior:
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> NormalPopulation:
         precisions = rng.gamma(self.shape, size=n_factors) / self.rate
         means = drawn_means(self.strength, 1 / precisions, None, rng)
-        return NormalPopulation(means, np.diag(precisions), *drawn_bias(self.bias, biases, rng))
+        return NormalPopulation(means, np.diag(precisions), *normal.drawn_bias(self.bias, biases, rng))
 
-    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> NormalPopulation:
-        rates = self.rate + squares_of(rows, self.strength) / 2
-        precisions = rng.gamma(self.shape + rows.n / 2, size=len(rates)) / rates
-        means = drawn_means(self.strength, 1 / precisions, rows, rng)
-        return NormalPopulation(means, np.diag(precisions), *bias_given(self.bias, rows, rng))
+    def draw(self, rows: Factors, current: Population | None, rng: Generator) -> NormalPopulation:
+        of_rows = rows.moments
+        rates = self.rate + squares_of(of_rows, self.strength) / 2
+        precisions = rng.gamma(self.shape + of_rows.n / 2, size=len(rates)) / rates
+        means = drawn_means(self.strength, 1 / precisions, of_rows, rng)
+        return NormalPopulation(means, np.diag(precisions), *normal.bias_given(self.bias, of_rows, rng))
 
     def log_density(self, population: Population) -> float:
         precisions = np.diag(population.precision)
         density = len(precisions) * (self.shape * log(self.rate) - lgamma(self.shape))
         density += float(np.sum((self.shape - 1) * np.log(precisions) - self.rate * precisions))
-        return density + means_log_density(self.strength, population) + bias_log_density(self.bias, population)
+        return density + means_log_density(self.strength, population) + normal.bias_log_density(self.bias, population)
 
     def active(self, population: Population) -> BoolArray:
         """Which columns count."""
@@ -121,23 +120,6 @@ def drawn_means(strength: float, variances: DoubleArray, rows: Moments | None, r
 def means_log_density(strength: float, population: Population) -> float:
     precisions = strength * np.diag(population.precision)
     return float(np.sum(np.log(precisions / (2 * pi)) - precisions * population.mean**2)) / 2
-
-
-def drawn_bias(bias: BiasPrior, biases: bool, rng: Generator) -> tuple[float, float]:
-    """Mean and precision of biases; 0 where rows have none."""
-    return bias.draw(rng) if biases else (0.0, 0.0)
-
-
-def bias_given(bias: BiasPrior, rows: Moments, rng: Generator) -> tuple[float, float]:
-    """The same, given rows."""
-    return drawn_bias(bias.posterior(rows.n, rows.bias_total, rows.bias_squares), rows.has_bias, rng)
-
-
-def bias_log_density(bias: BiasPrior, population: Population) -> float:
-    """0 where rows have none."""
-    if not population.bias_precision:
-        return 0.0
-    return bias.log_density(population.bias_mean, population.bias_precision)
 
 
 LEAST_STICK = 1e-12  # and the most is 1 less that: a weight of exactly 0 has no logarithm
@@ -183,9 +165,9 @@ class CumulativePrior:
     rate: float
     expected: float  # columns that are slabs
     strength: float  # how many rows the mean 0 is worth
-    bias: BiasPrior
+    bias: normal.BiasPrior
 
-    adds_columns = True
+    adds_columns = True  # one more is tried where all that there are are of use
 
     @property
     def columns(self) -> Self:
@@ -201,14 +183,15 @@ class CumulativePrior:
         labels = _drawn(np.tile(_log_weights(sticks), (n_factors, 1)), rng)
         variances = self._variances(labels, np.zeros(n_factors), 0, rng)
         means = drawn_means(self.strength, variances, None, rng)
-        bias = drawn_bias(self.bias, biases, rng)
+        bias = normal.drawn_bias(self.bias, biases, rng)
         return CumulativePopulation(means, np.diag(1 / variances), *bias, labels, sticks)
 
-    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> CumulativePopulation:
+    def draw(self, rows: Factors, current: Population | None, rng: Generator) -> CumulativePopulation:
         """One pass over labels, variances and sticks, from where these are."""
         if isinstance(current, CumulativePopulation):
-            return self._given(rows, current.sticks, rng)
-        return self._given(rows, np.full(len(rows.total), 1 / (1 + self.expected)), rng)  # a kept draw has no sticks
+            return self._given(rows.moments, current.sticks, rng)
+        sticks = np.full(rows.factors.shape[1], 1 / (1 + self.expected))  # a kept draw has none
+        return self._given(rows.moments, sticks, rng)
 
     def log_density(self, population: Population) -> float:
         assert isinstance(population, CumulativePopulation)
@@ -219,7 +202,7 @@ class CumulativePrior:
         density += len(variances) * (self.shape * log(self.rate) - lgamma(self.shape))
         density -= float(np.sum((self.shape + 1) * np.log(variances) + self.rate / variances))
         density += means_log_density(self.strength, population)
-        return density + bias_log_density(self.bias, population)
+        return density + normal.bias_log_density(self.bias, population)
 
     def active(self, population: Population) -> BoolArray:
         """Which columns are slabs."""
@@ -247,12 +230,15 @@ class CumulativePrior:
         later = len(labels) - np.cumsum(counts)
         sticks = _bounded(rng.beta(1.0 + counts[:n_factors], self.expected + later[:n_factors]))
         means = drawn_means(self.strength, variances, rows, rng)
-        bias = bias_given(self.bias, rows, rng)
+        bias = normal.bias_given(self.bias, rows, rng)
         return CumulativePopulation(means, np.diag(1 / variances), *bias, labels, sticks)
 
     def _variances(self, labels: Labels, squares: DoubleArray, n: int, rng: Generator) -> DoubleArray:
         slabs = (self.rate + squares / 2) / rng.gamma(self.shape + n / 2, size=len(labels))
         return np.where(labels > np.arange(len(labels)), slabs, self.spike)
+
+
+ShrinkingPrior = CumulativePrior | RelevancePrior  # columns that are of no use shrink, and the others can be counted
 
 
 def _bounded(sticks: DoubleArray) -> DoubleArray:
@@ -352,7 +338,7 @@ def unit_of(observed: Ratings) -> float:
 
 def shrinking_prior(
     kind: ShrinkageKind, unit: float, n_rows: int, n_factors: int, like: NormalWishartPrior
-) -> CumulativePrior | RelevancePrior:
+) -> ShrinkingPrior:
     """That of a side with so many rows, held back as by another prior; means and biases are as that has them."""
     held_back = 0.0 if like.degrees is None else (like.degrees - n_factors) / 2
     if kind == "cumulative":

@@ -18,14 +18,11 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, contiguous
-from tastespace.distributions.conjugate import Gamma, KnownMean, NormalGamma
-from tastespace.distributions.von_mises_fisher import (
-    concentration_of,
-    draw_around,
-    log_normaliser,
-    mean_resultant_length,
-)
-from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, biases_log_density, draw_biases
+from tastespace.distributions import von_mises_fisher as vmf
+from tastespace.distributions.conjugate import Gamma
+from tastespace.distributions.von_mises_fisher import draw_around, log_normaliser
+from tastespace.models.factorization.priors import normal_wishart as normal
+from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 from tastespace.models.factorization.rows import Factors, Moments, RowPrior
 
 LEAST_VARIANCE = 1e-9  # of a direction, in units of the squared radius: single precision has no less
@@ -50,13 +47,13 @@ class SpherePopulation:
         own = (0.0, 0.0) if sphere.has_joint_bias else (bias_mean, bias_precision)
         if length == 0:
             return cls(sphere, np.eye(len(whole))[0], 0.0, *own)
-        return cls(sphere, whole / np.linalg.norm(whole), concentration_of(len(whole), length), *own)
+        return cls(sphere, whole / np.linalg.norm(whole), vmf.concentration_of(len(whole), length), *own)
 
     @cached_property
     def _moments(self) -> tuple[DoubleArray, DoubleArray]:
         """Mean and covariance of x."""
         n, kappa, unit = len(self.direction), self.concentration, self.sphere.radius**2
-        length = float(mean_resultant_length(n, kappa))
+        length = float(vmf.mean_resultant_length(n, kappa))
         across = length / kappa if kappa > 0 else 1 / n
         along = max(1 - length**2 - (n - 1) * across, LEAST_VARIANCE) if kappa > 0 else 1 / n
         outer = np.outer(self.direction, self.direction)
@@ -87,26 +84,22 @@ class SpherePopulation:
 
     def prior(self, dtype: Any) -> RowPrior:
         n, linear = self._n_factors, self.concentration / self.sphere.radius * self.direction
-        return RowPrior(
-            precision=np.zeros((n, n), dtype),
-            linear=linear.astype(dtype)[None],
-            bias_precision=self.own_bias_precision,
-            bias_linear=self.own_bias_precision * self.own_bias_mean,
-        )
+        of_bias = self.own_bias_precision, self.own_bias_precision * self.own_bias_mean
+        return RowPrior(np.zeros((n, n), dtype), linear.astype(dtype)[None], *of_bias)
 
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
         around = np.broadcast_to(self.direction, (n, len(self.direction)))
         rows = (self.sphere.radius * draw_around(around, self.concentration, rng)).astype(dtype)
         if self.sphere.has_joint_bias:
             return Factors(contiguous(rows[:, :-1], dtype), contiguous(rows[:, -1], dtype))
-        return Factors(rows, draw_biases(n, self.own_bias_mean, self.own_bias_precision, dtype, rng))
+        return Factors(rows, normal.draw_biases(n, self.own_bias_mean, self.own_bias_precision, dtype, rng))
 
-    def log_density(self, rows: Moments) -> float:
+    def log_density(self, rows: Factors) -> float:
         """With respect to the area of the sphere."""
-        n, radius = len(self.direction), self.sphere.radius
-        density = rows.n * (float(log_normaliser(n, self.concentration)) - (n - 1) * log(radius))
-        density += self.concentration * float(self.direction @ total_of(rows, self.sphere)) / radius
-        return density + biases_log_density(rows, self.own_bias_mean, self.own_bias_precision)
+        n, radius, of_rows = len(self.direction), self.sphere.radius, rows.moments
+        density = of_rows.n * (float(log_normaliser(n, self.concentration)) - (n - 1) * log(radius))
+        density += self.concentration * float(self.direction @ total_of(of_rows, self.sphere)) / radius
+        return density + normal.biases_log_density(of_rows, self.own_bias_mean, self.own_bias_precision)
 
 
 def total_of(rows: Moments, sphere: Sphere) -> DoubleArray:
@@ -135,7 +128,7 @@ class SpherePrior:
 
     sphere: Sphere
     concentration: Gamma | None  # None for uniform
-    bias: NormalGamma | KnownMean
+    bias: normal.BiasPrior
 
     columns: ClassVar[None] = None
 
@@ -143,18 +136,17 @@ class SpherePrior:
         n = n_factors + self.sphere.has_joint_bias
         kappa = 0.0 if self.concentration is None else self.concentration.draw(rng)
         direction = draw_around(np.eye(n)[:1], 0.0, rng)[0]
-        has_own = biases and not self.sphere.has_joint_bias
-        return SpherePopulation(self.sphere, direction, kappa, *(self.bias.draw(rng) if has_own else (0.0, 0.0)))
+        own = normal.drawn_bias(self.bias, biases and not self.sphere.has_joint_bias, rng)
+        return SpherePopulation(self.sphere, direction, kappa, *own)
 
-    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> SpherePopulation:
-        total = total_of(rows, self.sphere) / self.sphere.radius
+    def draw(self, rows: Factors, current: Population | None, rng: Generator) -> SpherePopulation:
+        of_rows = rows.moments
+        total = total_of(of_rows, self.sphere) / self.sphere.radius
         length = float(np.linalg.norm(total))
-        kappa = self._concentration(len(total), rows.n, length, rng)
+        kappa = self._concentration(len(total), of_rows.n, length, rng)
         towards = total / length if length > 0 else np.eye(len(total))[0]
         direction = draw_around(towards[None], kappa * length, rng)[0]
-        own = (0.0, 0.0)
-        if rows.has_bias and not self.sphere.has_joint_bias:
-            own = self.bias.posterior(rows.n, rows.bias_total, rows.bias_squares).draw(rng)
+        own = (0.0, 0.0) if self.sphere.has_joint_bias else normal.bias_given(self.bias, of_rows, rng)
         return SpherePopulation(self.sphere, direction, kappa, *own)
 
     def log_density(self, population: Population) -> float:

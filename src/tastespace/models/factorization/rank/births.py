@@ -21,7 +21,7 @@ from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray
 from tastespace.lazy import sparse
-from tastespace.models.factorization.rank.target import GibbsRows, RankState, RankTarget, Side, log_normal
+from tastespace.models.factorization.rank.target import RankState, RankTarget, Side, Which, log_normal
 from tastespace.models.factorization.rows import Factors
 
 POWER_STEPS = 15
@@ -60,29 +60,22 @@ class Leftover:
 
     errors: Any  # a sparse matrix
     mask: Any  # 1 where there is an error
-    by_column: Any  # both transposed
-    column_mask: Any
 
     @classmethod
     def of(cls, errors: DoubleArray, columns: IntArray, offsets: OffsetArray, n_columns: int) -> Leftover:
         shape = (len(offsets) - 1, n_columns)
-        matrix = sparse.csr_matrix((errors, columns, offsets), shape)
-        mask = sparse.csr_matrix((np.ones(len(errors)), columns, offsets), shape)
-        return cls(matrix, mask, matrix.T, mask.T)
-
-    @property
-    def transposed(self) -> Leftover:
-        return Leftover(self.by_column, self.column_mask, self.errors, self.mask)
+        return cls(*(sparse.csr_matrix((values, columns, offsets), shape) for values in (errors, np.ones(len(errors)))))
 
     def guide(self, a_precision: float, b_precision: float, noise: float) -> Guide:
         """What is known of b, a being unknown as well."""
-        mean, variance = _leading(self.errors, self.by_column), np.zeros(self.errors.shape[1])
+        by_column, column_mask = self.errors.T, self.mask.T
+        mean, variance = _leading(self.errors, by_column), np.zeros(self.errors.shape[1])
         precision = np.full(self.errors.shape[1], b_precision)
         for _ in range(ITERATIONS):
             of_a = a_precision + noise * (self.mask @ (mean**2 + variance))
             a = noise * (self.errors @ mean) / of_a
-            precision = b_precision + noise * (self.column_mask @ (a**2 + 1 / of_a))
-            mean, variance = noise * (self.by_column @ a) / precision, 1 / precision
+            precision = b_precision + noise * (column_mask @ (a**2 + 1 / of_a))
+            mean, variance = noise * (by_column @ a) / precision, 1 / precision
         return Guide(mean, precision)
 
     def given(self, b: DoubleArray, a_precision: float, noise: float) -> tuple[DoubleArray, DoubleArray]:
@@ -162,16 +155,17 @@ POWER = 4.0  # of the preference for directions of which there is little: chosen
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """New columns of both sides."""
+    """New columns of both sides, and the direction that a single one is turned into."""
 
     users: DoubleArray  # N x d
     items: DoubleArray  # M x d
+    direction: DoubleArray = field(default_factory=lambda: np.zeros(0))  # k + 1
 
     @classmethod
-    def of(cls, state: RankState, first: int) -> Columns:
+    def of(cls, state: RankState, first: int, *direction: DoubleArray) -> Columns:
         """Those from the first on."""
         users, items = (side.factors[:, first:].astype(np.float64, copy=False) for side in (state.users, state.items))
-        return cls(users, items)
+        return cls(users, items, *direction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,14 +211,6 @@ class BlindBirth:
 
 
 @dataclass(frozen=True, eq=False)
-class Birth:
-    """A new factor, and the direction that it is turned into."""
-
-    columns: Columns  # N x 1, M x 1
-    direction: DoubleArray  # k + 1
-
-
-@dataclass(frozen=True, eq=False)
 class Knowledge:
     """What a state leaves unexplained, and where a new factor would be."""
 
@@ -263,27 +249,26 @@ class InformedBirth(_OneFactor):
 
     name = "informed births"
 
-    def draw_up(self, state: RankState, rng: Generator) -> Birth:
+    def draw_up(self, state: RankState, rng: Generator) -> Columns:
         known = self._known(state)
         b = known.guide.draw(rng)
         mean, precision = known.leftover.given(b, known.long, known.noise)
         a = mean + rng.standard_normal(len(mean)) / np.sqrt(precision)
         users, items = (a, b) if self._items_are_shorter else (b, a)
         direction = draw_direction(np.eye(state.rank + 1), rng)
-        return Birth(Columns(users[:, None], items[:, None]), direction)
+        return Columns(users[:, None], items[:, None], direction)
 
-    def log_up(self, state: RankState, up: Birth) -> float:
+    def log_up(self, state: RankState, up: Columns) -> float:
         """log q(b) + log p(a | b); any direction is as likely as another."""
         known = self._known(state)
-        users, items = up.columns.users[:, 0], up.columns.items[:, 0]
+        users, items = up.users[:, 0], up.items[:, 0]
         a, b = (users, items) if self._items_are_shorter else (items, users)
         mean, precision = known.leftover.given(b, known.long, known.noise)
         of_a = 0.5 * float(np.log(precision / (2 * pi)).sum() - precision @ (a - mean) ** 2)
         return known.guide.log_density(b) + of_a
 
-    def up(self, state: RankState, up: Birth) -> tuple[RankState, DoubleArray, float]:
-        wider = state.widened(up.columns.users, up.columns.items)
-        return wider.turned(reflection(up.direction)), up.direction, 0.0
+    def up(self, state: RankState, up: Columns) -> tuple[RankState, DoubleArray, float]:
+        return state.widened(up.users, up.items).turned(reflection(up.direction)), up.direction, 0.0
 
     def draw_down(self, state: RankState, rng: Generator) -> DoubleArray:
         return draw_direction(self._spare(state), rng)
@@ -291,9 +276,9 @@ class InformedBirth(_OneFactor):
     def log_down(self, state: RankState, down: DoubleArray) -> float:
         return log_direction(self._spare(state), down)
 
-    def down(self, state: RankState, down: DoubleArray) -> tuple[RankState, Birth, float]:
+    def down(self, state: RankState, down: DoubleArray) -> tuple[RankState, Columns, float]:
         turned, left = state.turned(reflection(down)), state.rank - 1
-        return turned.narrowed(left), Birth(Columns.of(turned, left), down), 0.0
+        return turned.narrowed(left), Columns.of(turned, left, down), 0.0
 
     @property
     def _items_are_shorter(self) -> bool:
@@ -306,7 +291,7 @@ class InformedBirth(_OneFactor):
             leftover = Leftover.of(self.target.errors(state), side.columns, side.offsets, self.target.n_items)
             long, short = own.users, own.items
             if not self._items_are_shorter:
-                leftover, long, short = leftover.transposed, short, long
+                leftover, long, short = Leftover(leftover.errors.T, leftover.mask.T), short, long
             self.known[state] = Knowledge(leftover, leftover.guide(long, short, own.noise), long, own.noise)
         return self.known[state]
 
@@ -323,7 +308,7 @@ class AnnealedBirth(_OneFactor):
     other. In between rows are drawn by the same kernel, with the column of the other side times gamma.
     """
 
-    gibbs: GibbsRows
+    threads: int = 1
     steps: int = 100
 
     name = "annealed births"
@@ -345,14 +330,11 @@ class AnnealedBirth(_OneFactor):
 
     def moved(self, state: RankState, step: int, rng: Generator, *, backwards: bool) -> RankState:
         """Items, then users; backwards users, then items."""
-        gamma = step / self.steps
-        for which in ("users", "items") if backwards else ("items", "users"):
-            if which == "items":
-                side = Side.of(self.target, state, "items", _scaled(state.users, gamma))
-                state = replace(state, items=side.draw(rng, self.gibbs.threads))
-            else:
-                side = Side.of(self.target, state, "users", _scaled(state.items, gamma))
-                state = replace(state, users=side.draw(rng, self.gibbs.threads))
+        order: tuple[Which, ...] = ("users", "items") if backwards else ("items", "users")
+        for which in order:
+            other = _scaled(state.items if which == "users" else state.users, step / self.steps)
+            rows = Side.of(self.target, state, which, other).draw(rng, self.threads)
+            state = replace(state, users=rows) if which == "users" else replace(state, items=rows)
         return state
 
     def left(self, state: RankState, rng: Generator) -> tuple[RankState, float]:

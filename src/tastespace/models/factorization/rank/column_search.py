@@ -21,100 +21,13 @@ from numpy.typing import NDArray
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.inference.checkpoints import RunCheckpoints
-from tastespace.inference.drivers import Schedule, ascend, sample
+from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.transition import ACTIVE, Stats, Trace
-from tastespace.models.factorization.als.sweep import ALSState
-from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.priors import normal_wishart as populations
+from tastespace.models.factorization.priors.shrinkage import ShrinkingPrior
 from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer
-
-MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
-
-
-def in_columns(factors: ALSState, *, shrinks_users: bool) -> ALSState:
-    """Uncorrelated columns, the widest first: the coordinates that priors which shrink columns speak of.
-
-    No score changes: u goes to A u and v to A^-T v. A chain that starts there need not first turn there, which takes
-    long.
-
-    Users are round where the items' columns shrink. Where those of the users do, items are on a sphere, and may be
-    turned but not stretched.
-    """
-    users, items = factors.users, factors.items
-    if shrinks_users:
-        turn = _widest_first(_scatter(users))
-        return ALSState(_times(users, turn), _times(items, turn))
-    n, gram = users.moments.n, users.moments.gram
-    # One row more, so that a single user has a width, too.
-    root = np.linalg.cholesky(_positive((_scatter(users) + gram / n) / n))
-    turn = _widest_first(root.T @ _scatter(items) @ root)
-    return ALSState(_times(users, np.linalg.solve(root.T, turn)), _times(items, root @ turn))
-
-
-def _scatter(points: Factors) -> DoubleArray:
-    """Around the mean."""
-    rows = points.moments
-    return np.asarray(rows.gram - np.outer(rows.total, rows.total) / rows.n)
-
-
-def _widest_first(gram: DoubleArray) -> DoubleArray:
-    """The rotation to the main axes."""
-    _, turn = np.linalg.eigh(gram)
-    return np.asarray(turn[:, ::-1])
-
-
-def _positive(gram: DoubleArray) -> DoubleArray:
-    least = max(MIN_SHARE * float(np.trace(gram)) / len(gram), np.finfo(np.float64).tiny ** 0.5)
-    return np.asarray(gram + least * np.eye(len(gram)))
-
-
-def _times(points: Factors, matrix: DoubleArray) -> Factors:
-    dtype: Any = points.factors.dtype
-    return Factors(contiguous(points.factors.astype(np.float64) @ matrix, dtype), points.bias)
-
-
-# On MovieLens 100K directions that are something have their width after 10 sweeps, and the others have lost theirs
-# after 20 (32 factors; docs/design/rank-by-shrinkage.md).
-SETTLING_SWEEPS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class SettledSweep:
-    """The sweep of a model whose columns shrink, begun with what ratings show, in whatever directions.
-
-    Least squares make all tastes too narrow, and columns would be taken for nothing that are something. A few sweeps
-    with populations of any covariance find their widths; then the factors are turned so that their columns are
-    uncorrelated.
-    """
-
-    sweep: GibbsSweep
-    user_prior: populations.FactorPrior  # of the first sweeps
-    item_prior: populations.FactorPrior
-
-    @classmethod
-    def of(cls, sweep: GibbsSweep, model: FactorModel) -> SettledSweep:
-        """The sweep of a model that shrinks columns."""
-        assert model.settling is not None
-        return cls(sweep, *model.settling)
-
-    def init(self, rng: Generator) -> GibbsState:
-        sweep = self.sweep
-        first = replace(sweep, user_prior=self.user_prior, item_prior=self.item_prior)
-        state, _ = ascend(first, None, rng, steps=SETTLING_SWEEPS)
-        turned = in_columns(ALSState(state.users, state.items), shrinks_users=sweep.user_prior.columns is not None)
-        return replace(
-            state,
-            users=turned.users,
-            items=turned.items,
-            user_population=sweep.user_prior.draw(turned.users.moments, None, rng),
-            item_population=sweep.item_prior.draw(turned.items.moments, None, rng),
-        )
-
-    def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
-        return self.sweep.step(state, rng)
-
 
 COLUMNS = "columns"  # that there were in a sweep, of use or not
 SWEEPS = 50  # of the search
@@ -125,11 +38,11 @@ COUNTED = 25  # of them, the last: by then columns have come and gone
 class ColumnSearch:
     """The sweep of a model whose columns shrink, with their number adapted after each."""
 
-    settled: SettledSweep
+    sweep: GibbsSweep
     max_columns: int
 
     def init(self, rng: Generator) -> GibbsState:
-        return self.settled.init(rng)
+        return self.sweep.init(rng)
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         columns = state.items.factors.shape[1]
@@ -139,12 +52,12 @@ class ColumnSearch:
 
     def _sweep(self, columns: int) -> GibbsSweep:
         """The sweep: with fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
-        sweep = self.settled.sweep
-        sphere, columns_of = sweep.item_moves.sphere, sweep.user_prior.columns
+        model = self.sweep.model
+        sphere, columns_of = model.item_moves.sphere, model.user_prior.columns
         if sphere is None or columns_of is None:
-            return sweep
-        share = (columns + sphere.has_joint_bias) / (sweep.n_factors + sphere.has_joint_bias)
-        return replace(sweep, user_prior=columns_of.in_units(share))
+            return self.sweep
+        share = (columns + sphere.has_joint_bias) / (model.n_factors + sphere.has_joint_bias)
+        return replace(self.sweep, model=replace(model, user_prior=columns_of.in_units(share)))
 
     def _adapted(self, state: GibbsState, sweep: GibbsSweep, rng: Generator) -> GibbsState:
         prior, population = _shrinking(sweep, state)
@@ -153,19 +66,12 @@ class ColumnSearch:
         adds = prior.adds_columns and bool(active.all()) and len(active) < self.max_columns
         if not adds and len(chosen) == len(active):
             return state
-        users, items, sphere = _take(state.users, chosen), _take(state.items, chosen), sweep.item_moves.sphere
+        users, items, sphere = _take(state.users, chosen), _take(state.items, chosen), sweep.model.item_moves.sphere
         if adds:
             users, items = _grown(users, items, sphere, prior.least, rng)
         if sphere is not None:
             users, items = _back_on(sphere, users, items)
-        sweep = self._sweep(users.factors.shape[1])
-        return replace(
-            state,
-            users=users,
-            items=items,
-            user_population=sweep.user_prior.draw(users.moments, None, rng),
-            item_population=sweep.item_prior.draw(items.moments, None, rng),
-        )
+        return self._sweep(users.factors.shape[1]).at(users, items, state.noise, rng, state.tuning)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,18 +111,14 @@ class RankSearch:
 
 
 def search(
-    settled: SettledSweep,
-    max_columns: int,
-    rng: Generator,
-    observer: Observer,
-    checkpoints: RunCheckpoints | None = None,
+    sweep: GibbsSweep, max_columns: int, rng: Generator, observer: Observer, checkpoints: RunCheckpoints | None = None
 ) -> RankSearch:
     """Run the chain."""
     (chain,) = sample(
-        ColumnSearch(settled, max_columns),
+        ColumnSearch(sweep, max_columns),
         rng,
         Schedule(chains=1, warmup=SWEEPS, draws=0),
-        keeps=[_nothing],
+        keeps=[lambda state, draw: None],
         phase="finding the number of factors",
         reported=(ACTIVE,),
         checkpoints=checkpoints,
@@ -237,16 +139,13 @@ def most_frequent(counts: NDArray[np.int64]) -> int:
     return int(values[np.argmax(times)])
 
 
-def _nothing(state: GibbsState, draw: int) -> None:
-    """What is kept of a state."""
-
-
-def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[populations.ShrinkingColumns, populations.Population]:
+def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingPrior, populations.Population]:
     """The prior of the side whose columns shrink, and what it has drawn."""
-    if sweep.user_prior.columns is not None:
-        return sweep.user_prior.columns, state.user_population
-    assert sweep.item_prior.columns is not None
-    return sweep.item_prior.columns, state.item_population
+    of_users, of_items = sweep.model.user_prior.columns, sweep.model.item_prior.columns
+    if of_users is not None:
+        return of_users, state.user_population
+    assert of_items is not None
+    return of_items, state.item_population
 
 
 def _grown(

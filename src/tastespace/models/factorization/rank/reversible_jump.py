@@ -47,13 +47,9 @@ class Tuning:
     hotter or colder.
     """
 
-    memory: Memory
-    total: DoubleArray
+    memory: Memory = field(default_factory=lambda: Memory.none(4))
+    total: DoubleArray = field(default_factory=lambda: np.zeros(4))
     n: int = 0
-
-    @classmethod
-    def begun(cls) -> Tuning:
-        return cls(Memory.none(4), np.zeros(4))
 
 
 def logarithms(precisions: rank_target.Precisions) -> DoubleArray:
@@ -157,40 +153,34 @@ class Walker:
 class JumpSampler:
     """The transition."""
 
+    settings: ReversibleJump
     target: rank_target.RankTarget
     pairs: Sequence[MovePair[rank_target.RankState, Any, Any]]
     within: rank_target.WithinMove
     bridge: Bridge[rank_target.RankState] | None  # gone over once a step at T = 1, where there is one
     plan: Plan
-    sweeps: int = 1  # a step
-    jumps: int = 1  # a step
-    unit: float = 1.0  # of the figures: the scale of the ratings
-    start: rank_target.Precisions = rank_target.Precisions()
-    has_biases: bool = True
-    start_rank: int = 1
-    adam: Adam = Adam()
+    unit: float  # of the figures: the scale of the ratings
 
     def init(self, rng: Generator) -> Walker:
         """Few factors, of small random rows, and no biases."""
+        rank = min(self.settings.start_rank, self.target.max_rank)
 
         def points(n: int) -> Factors:
-            return Factors(
-                START_SD * rng.standard_normal((n, min(self.start_rank, self.target.max_rank))),
-                np.zeros(n) if self.has_biases else None,
-            )
+            return Factors(START_SD * rng.standard_normal((n, rank)), np.zeros(n) if self.settings.biases else None)
 
-        state = rank_target.RankState(points(self.target.n_users), points(self.target.n_items), self.start)
-        return Walker(replace(state, temperature=self.plan.temperature(0)), Tuning.begun())
+        users, items = points(self.target.n_users), points(self.target.n_items)
+        state = rank_target.RankState(users, items, rank_target.Precisions(), self.plan.temperature(0))
+        return Walker(state, Tuning())
 
     def step(self, state: Walker, rng: Generator) -> tuple[Walker, Stats]:
         step, plan, tuning = state.step, self.plan, state.tuning
         now = replace(state.state, temperature=plan.temperature(step))
         if step == plan.before_draws:
             now = with_tuned_mean(now, tuning)
-        for _ in range(self.sweeps):
+        for _ in range(self.settings.sweeps):
             now = self.within.moved(self.target, now, rng)
         tried: list[Jumped[rank_target.RankState]] = []
-        for _ in range(self.jumps):
+        for _ in range(self.settings.jumps):
             tried.append(jump(self.pairs, self.target.log_density, now, rng))
             now = tried[-1].state
         if self.bridge is not None and now.temperature == 1:  # too slow for where nothing is read
@@ -198,7 +188,7 @@ class JumpSampler:
             now = tried[-1].state
         figures = self._figures(now, tried)
         if plan.tunes(step):
-            now, tuning = tuned(self.target, now, tuning, self.adam, counts=plan.averages(step))
+            now, tuning = tuned(self.target, now, tuning, Adam(), counts=plan.averages(step))
         return Walker(now, tuning, step + 1), figures
 
     def _figures(self, state: rank_target.RankState, tried: Sequence[Jumped[rank_target.RankState]]) -> Stats:
@@ -259,9 +249,9 @@ class ReversibleJump:
     def plan(self) -> Plan:
         """How many steps of what, at which temperatures."""
         self.check()
-        cooling = (
-            Geometric.over(max(self.warmup, 1), 4.0 if self.warmup else 1.0) if self.cooling is None else self.cooling
-        )
+        cooling = self.cooling
+        if cooling is None:
+            cooling = Geometric.over(max(self.warmup, 1), 4.0 if self.warmup else 1.0)
         return Plan(cooling, self.warmup, self.tuning, self.draws, self.quench)
 
     def run(
@@ -284,20 +274,10 @@ class ReversibleJump:
         # A matrix has no more factors than rows or columns.
         max_rank = min(max_rank, observed.n_users, observed.n_items)
         target = rank_target.RankTarget.of(observed, max_rank)
-        sampler = JumpSampler(
-            target,
-            self._pairs(target),
-            rank_target.within_move(self.within, threads),
-            AnnealedBirth(target, rank_target.GibbsRows(threads), self.bridge) if self.births == "annealed" else None,
-            plan,
-            self.sweeps,
-            self.jumps,
-            unit=observed.standard_deviation,
-            has_biases=self.biases,
-            start_rank=self.start_rank,
-        )
-        kept = _Predictions(observed, asked, threads)
-        rng = generator(seed)
+        bridge = AnnealedBirth(target, threads, self.bridge) if self.births == "annealed" else None
+        within = rank_target.within_move(self.within, threads)
+        sampler = JumpSampler(self, target, self._pairs(target), within, bridge, plan, observed.standard_deviation)
+        kept, rng = _Predictions(observed, asked, threads), generator(seed)
         schedule = Schedule(1, plan.before_draws, plan.draws)
         (chain,) = sample(
             sampler, rng, schedule, keeps=[kept], phase="jumping", reported=["rank"], threads=1, observer=observer
@@ -305,14 +285,9 @@ class ReversibleJump:
         last, cooled = chain.last, list[Stats]()
         if plan.quench:
             last, cooled = ascend(sampler, last, rng, steps=plan.quench, phase="cooling", observer=observer)
-        return JumpRun(
-            ranks=np.array(chain.draws),
-            max_rank=max_rank,
-            trace=_by_name([*chain.trace, *cooled]),
-            plan=plan,
-            precisions=last.state.precisions,
-            predicted=kept.mean(),
-        )
+        steps = [*chain.trace, *cooled]
+        trace = {name: np.array([stats[name] for stats in steps]) for name in steps[0]}
+        return JumpRun(np.array(chain.draws), max_rank, trace, plan, last.state.precisions, kept.mean())
 
     def _pairs(self, target: rank_target.RankTarget) -> Sequence[MovePair[rank_target.RankState, Any, Any]]:
         if self.births != "blind":
@@ -375,7 +350,3 @@ class _Predictions:
             return None
         mean = self.observed.mean + self.observed.standard_deviation * self.total / self.n
         return np.clip(mean, *self.observed.range).astype(np.float32)
-
-
-def _by_name(trace: Sequence[Stats]) -> dict[str, DoubleArray]:
-    return {name: np.array([stats[name] for stats in trace]) for name in trace[0]}

@@ -15,9 +15,10 @@ The normalisers depend on k: without them each new factor is a gift, or a fine, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import log, pi
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -27,7 +28,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers.target import positive
 from tastespace.models.factorization.likelihoods.base import Observations, row_sums, squared_errors
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_noise, row_scores, solve_rows
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, RowPrior, draw_rows, row_scores
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ class Precisions:
 
     def at(self, temperature: float) -> Precisions:
         """All of them divided by the temperature."""
-        t = temperature
-        return Precisions(self.users / t, self.items / t, self.noise / t, self.user_biases / t, self.item_biases / t)
+        return Precisions(**{name: value / temperature for name, value in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +103,7 @@ class RankTarget:
     def of(cls, ratings: Ratings, max_rank: int) -> RankTarget:
         """In double, centred, in units of the standard deviation of the ratings."""
         offset, scale = ratings.mean, ratings.standard_deviation or 1.0
-        sides = (RatingBlock.of(side, np.float64, offset, scale) for side in (ratings.by_user, ratings.by_item))
-        return cls(Observations(*sides), max_rank)
+        return cls(Observations.of(ratings, np.float64, offset, scale), max_rank)
 
     @property
     def n_users(self) -> int:
@@ -127,8 +126,10 @@ class RankTarget:
 
     def log_density(self, state: RankState) -> float:
         """log p_T of the state."""
-        precisions = state.tempered
-        density = self._log_likelihood(precisions.noise, state)
+        precisions, density = state.tempered, 0.0
+        if precisions.noise:
+            n, noise = len(self.observed), precisions.noise
+            density = (n * log(noise / (2 * pi)) - noise * self.squares(state)) / 2
         for precision, values in state.blocks(precisions):
             density += log_normal(values, precision)
         return density - log(self.max_rank)
@@ -137,11 +138,6 @@ class RankTarget:
         """The energy: what a cooling chain brings down, the same at every temperature."""
         parts = [precision * _square(values) for precision, values in state.blocks(state.precisions)]
         return 0.5 * sum(parts, state.precisions.noise * self.squares(state))
-
-    def _log_likelihood(self, noise: float, state: RankState) -> float:
-        if noise == 0:
-            return 0.0
-        return (len(self.observed) * log(noise / (2 * pi)) - noise * self.squares(state)) / 2
 
 
 def log_normal(values: AnyFloats, precision: float) -> float:
@@ -160,7 +156,7 @@ Which = Literal["users", "items"]
 class Side:
     """One side of a state, as its rows are given the other."""
 
-    name: str
+    axis: Axis
     block: RatingBlock
     rows: Factors
     other: Factors
@@ -173,27 +169,14 @@ class Side:
         """Given the other side of the state, or another one in its place."""
         own, observed, users, items = state.tempered, target.observed, state.users, state.items
         if which == "users":
-            given = items if other is None else other
-            return cls("user", observed.by_user, users, given, own.users, own.user_biases, own.noise)
-        given = users if other is None else other
-        return cls("item", observed.by_item, items, given, own.items, own.item_biases, own.noise)
+            return cls("user", observed.by_user, users, other or items, own.users, own.user_biases, own.noise)
+        return cls("item", observed.by_item, items, other or users, own.items, own.item_biases, own.noise)
 
     def draw(self, rng: Generator, threads: int) -> Factors:
         """Rows from their conditional distribution."""
-        n, rank = len(self.block.offsets) - 1, self.other.factors.shape[1]
-        has_bias = self.other.bias is not None
-        noise, bias_noise = row_noise(rng, n, rank, np.float64, has_bias=has_bias)
+        rank, has_bias = self.other.factors.shape[1], self.other.bias is not None
         prior = RowPrior(self.precision * np.eye(rank), np.zeros((1, rank)), self.bias_precision if has_bias else 0.0)
-        return solve_rows(
-            self.block,
-            self.other,
-            prior,
-            name=self.name,
-            alpha=self.noise,
-            noise=noise,
-            bias_noise=bias_noise,
-            threads=threads,
-        ).points
+        return draw_rows(GivenRows(self.axis, self.block, self.rows, self.other, threads, self.noise), prior, rng)[0]
 
     def spread(self) -> DoubleArray:
         """About the conditional standard deviation of an entry of each row."""
@@ -216,25 +199,30 @@ class Side:
         return np.asarray(np.where(np.isfinite(energy), -0.5 * energy, -np.inf))
 
 
-class WithinMove(Protocol):
-    """A move that leaves the density of a state alone, and its rank."""
+class WithinMove(ABC):
+    """A move that leaves the density of a state alone, and its rank: all items given the users, then all users."""
 
-    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState: ...
+    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
+        state = replace(state, items=self.rows(Side.of(target, state, "items"), rng))
+        return replace(state, users=self.rows(Side.of(target, state, "users"), rng))
+
+    @abstractmethod
+    def rows(self, side: Side, rng: Generator) -> Factors:
+        """New rows of one side."""
 
 
 @dataclass(frozen=True)
-class GibbsRows:
-    """All items given the users, then all users given the items: at temperature T with every precision over T."""
+class GibbsRows(WithinMove):
+    """Rows from their conditional distribution: at temperature T with every precision over T."""
 
     threads: int = 1
 
-    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        state = replace(state, items=Side.of(target, state, "items").draw(rng, self.threads))
-        return replace(state, users=Side.of(target, state, "users").draw(rng, self.threads))
+    def rows(self, side: Side, rng: Generator) -> Factors:
+        return side.draw(rng, self.threads)
 
 
 @dataclass(frozen=True)
-class HeavyTailedWalk:
+class HeavyTailedWalk(WithinMove):
     """Each row proposes a step with Student's t tails (1 degree of freedom: Cauchy), and takes or leaves it alone.
 
     The step does not depend on where the row is, so that it is as likely back: the ratio is that of the densities. Rows
@@ -249,16 +237,11 @@ class HeavyTailedWalk:
         positive("degrees", self.degrees)
         positive("scale", self.scale)
 
-    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        state = replace(state, items=self._walked(target, state, "items", rng))
-        return replace(state, users=self._walked(target, state, "users", rng))
-
-    def _walked(self, target: RankTarget, state: RankState, which: Which, rng: Generator) -> Factors:
-        walk = Side.of(target, state, which)
-        steps = self.steps(walk.spread(), walk.rows.factors.shape[1] + (walk.rows.bias is not None), rng)
-        proposed = walk.stepped(steps)
-        log_ratio = walk.log_density(proposed) - walk.log_density(walk.rows)
-        return proposed.where(np.log(rng.random(len(log_ratio))) < log_ratio, walk.rows)
+    def rows(self, side: Side, rng: Generator) -> Factors:
+        now = side.rows
+        proposed = side.stepped(self.steps(side.spread(), now.factors.shape[1] + (now.bias is not None), rng))
+        log_ratio = side.log_density(proposed) - side.log_density(now)
+        return proposed.where(np.log(rng.random(len(log_ratio))) < log_ratio, now)
 
     def steps(self, spread: DoubleArray, n_columns: int, rng: Generator) -> DoubleArray:
         """A multivariate t a row: a normal over the root of a chi-square that all entries of the row share."""

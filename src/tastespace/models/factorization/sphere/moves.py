@@ -9,16 +9,13 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, contiguous
-from tastespace.data.ratings import Ratings
+from tastespace.arrays import DoubleArray, contiguous
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers import hamiltonian
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR
-from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
-from tastespace.models.factorization.rows import Factors, GivenRows, Moved, RowPrior
+from tastespace.models.factorization.rows import Factors, GivenRows, Moved, RowPrior, kernel_arguments
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]
 SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
@@ -64,7 +61,7 @@ class SphereMoves:
             given = replace(given, rows=drawn.points)
             drawn = self._call(given, prior, "geodesic", TRAJECTORY_STEPS, TRAJECTORY_STEP_SIZE, key=key + trajectory)
         # Rows without ratings are drawn from the population, which needs no moves.
-        is_rated = np.diff(given.responses.side.offsets) > 0
+        is_rated = np.diff(given.side.offsets) > 0
         if is_rated.all():
             return drawn.points, drawn.squares
         fresh = population.draw_rows(len(is_rated), dtype, rng)
@@ -77,7 +74,7 @@ class SphereMoves:
         call = self._call(given, prior, self.sampler, self.steps, tuning.step_size, key=key)
         if self.sampler == "slice":  # nothing is tuned, and everything accepted
             return Moved(call.points, call.squares, None, {})
-        is_rated = np.diff(given.responses.side.offsets) > 0
+        is_rated = np.diff(given.side.offsets) > 0
         is_rated |= not is_rated.any()
         acceptance = float(call.acceptance[is_rated].mean())
         wanted, largest, step = WANTED[self.sampler], LARGEST_STEP[self.sampler], tuning.count + 1
@@ -90,74 +87,32 @@ class SphereMoves:
         return Moved(call.points, call.squares, tuning, stats)
 
     def _call(self, given: GivenRows, prior: RowPrior, move: str, steps: int, step_size: float, *, key: int) -> _Call:
-        responses, other, start = given.responses, given.other, on_sphere(given.rows, self.sphere)
-        side, dtype = responses.side, other.factors.dtype
+        start, own, dtype = on_sphere(given.rows, self.sphere), given.row_precision, given.other.factors.dtype
         n_rows, n_factors = start.factors.shape
-        is_joint = self.sphere.has_joint_bias
-        linear = prior.linear
+        is_joint, linear = self.sphere.has_joint_bias, prior.linear
         if linear.shape[1] < n_factors + is_joint:  # a penalty, which pulls to nowhere
-            linear = np.hstack([linear, np.zeros((len(linear), 1), linear.dtype)])
+            prior = replace(prior, linear=np.hstack([linear, np.zeros((len(linear), 1), linear.dtype)]))
         bias = None if start.bias is None else contiguous(start.bias, dtype).copy()
-        done = _Call(
-            Factors(contiguous(start.factors, dtype).copy(), bias),
-            np.zeros(n_rows),
-            np.zeros(n_rows),
-            np.zeros(n_rows),
-        )
-        own: AnyFloats | None = responses.row_precision
-        optional: dict[str, Any] = {
-            "weights": side.weights,
-            "other_bias": other.bias,
-            "other_weights": side.column_weights,
-            "row_precision": None if own is None else contiguous(own, dtype),
-            "prior_scale": prior.scale,
-            "out_bias": done.points.bias,
-        }
+        points = Factors(contiguous(start.factors, dtype).copy(), bias)
+        done = _Call(points, np.zeros(n_rows), np.zeros(n_rows), np.zeros(n_rows))
         failed = _native.move_on_sphere(
-            side.offsets,
-            side.columns,
-            side.targets,
-            other.factors,
-            contiguous(linear, dtype),
-            done.points.factors,
+            **kernel_arguments(given.side, given.other, prior, points),
             radius=self.sphere.radius,
+            has_joint_bias=is_joint,
             move=move,
             steps=steps,
             step_size=step_size,
             key=key,
-            target_offset=side.offset,
-            target_scale=side.scale,
-            alpha=responses.alpha,
-            has_joint_bias=is_joint,
-            bias_precision=prior.bias_precision,
-            bias_linear=prior.bias_linear,
+            alpha=given.alpha,
+            row_precision=None if own is None else contiguous(own, dtype),
             squares=done.squares,
             acceptance=done.acceptance,
             energy_error=done.energy_error,
             threads=given.threads,
-            **{key: value for key, value in optional.items() if value is not None},
         )
         if failed >= 0:
             raise NonFiniteStateError(
-                f"the {given.name} update on the sphere failed at row {failed}; expected finite ratings of ordinary "
+                f"the {given.axis} update on the sphere failed at row {failed}; expected finite ratings of ordinary "
                 "size; try precision='float64'"
             )
         return done
-
-
-SWEEPS = 15
-EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision has too few digits for users and items
-
-
-def median_length(items: Factors) -> float:
-    """Of items that are free; 1 where these are hardly more than nothing, as few ratings leave them."""
-    median = float(np.median(np.linalg.norm(items.factors.astype(np.float64), axis=1)))
-    return median if median > 1 / EXTREME_RADIUS else 1.0
-
-
-def free_length(
-    observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, rng: Generator, threads: int
-) -> float:
-    """The median length of the items of a few sweeps of alternating least squares."""
-    ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
-    return median_length(ascend(ascent, None, rng, steps=SWEEPS)[0].items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -12,13 +12,12 @@ from tastespace import threads
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.checkpoints import RunCheckpoints
+from tastespace.inference.drivers import ascend
 from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
-from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, Penalty, Strengths
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
@@ -26,6 +25,7 @@ from tastespace.models.factorization.gibbs.sweep import START_STRENGTH
 from tastespace.models.factorization.likelihoods.base import Likelihood
 from tastespace.models.factorization.priors.normal_wishart import Sphere, on_sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
+from tastespace.models.factorization.rows import Factors
 from tastespace.models.factorization.sphere import moves
 from tastespace.progress import Observer
 from tastespace.settings import takes_old_parameters
@@ -35,13 +35,22 @@ from tastespace.settings import takes_old_parameters
 USERS_SHARE = 0.5
 
 
+EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision has too few digits for users and items
+
+
+def median_length(items: Factors) -> float:
+    """Of items that are free; 1 where these are hardly more than nothing, as few ratings leave them."""
+    median = float(np.median(np.linalg.norm(items.factors.astype(np.float64), axis=1)))
+    return median if median > 1 / EXTREME_RADIUS else 1.0
+
+
 @dataclass(kw_only=True)
 class SphereALS(ALS):
     """Matrix factorization by alternating least squares with all items of one length, so that trees can find the best.
 
     As `ALS`, but every item vector has the length `radius` ("auto" for the median of the items of ALS). Then the
     penalty of items is a constant, and each half-sweep still minimises the loss exactly: over a sphere that is a
-    trust-region problem (More and Sorensen 1983). Without biases the items nearest to a user are the best for him.
+    trust-region problem (More and Sorensen 1983). Without biases the items nearest to a user are the best for them.
 
     All penalties are those that ALS has or finds, but that of the users is half of it, and goes with the square of the
     radius, so that the radius is a unit and no more.
@@ -54,7 +63,7 @@ class SphereALS(ALS):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
+            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
 
     def _check_empirical(self) -> None:
         raise InvalidParameterError(
@@ -65,7 +74,7 @@ class SphereALS(ALS):
     def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         """From the free minimum to the best with items of one length."""
         free = super()._inferred(given, observed, rng, observer)
-        usual = moves.median_length(free.items)
+        usual = median_length(free.items)
         radius = usual if self.radius == "auto" else self.radius
         strengths = free.penalty.strengths
         scaled = USERS_SHARE * strengths.users * (radius / usual) ** 2
@@ -77,6 +86,7 @@ class SphereALS(ALS):
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
 
 
+SWEEPS = 15  # of least squares, for the radius
 CONCENTRATION = Gamma(1.0, 0.05)  # before any item is seen: anything from uniform to a cone
 
 
@@ -96,7 +106,7 @@ class SphereBPMF(BPMF):
     von Mises-Fisher proposals. None is for 10, 20 and 20 steps.
 
     Biases are beside the sphere. With `biases="on-sphere"` factors and bias of an item lie on one sphere together, and
-    a user asks with his factors and a 1: then trees find the best items, bias and all. No bias is above the radius.
+    a user asks with their factors and a 1: then trees find the best items, bias and all. No bias is above the radius.
     """
 
     biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
@@ -108,53 +118,31 @@ class SphereBPMF(BPMF):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
+            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
         check_option("biases", self.biases, [True, False, "on-sphere"])
         if self.item_steps is not None:
             check_int("item_steps", self.item_steps, least=1)
 
-    def infer(
-        self,
-        observed: Ratings,
-        rng: Generator,
-        observer: Observer,
-        held_out: Ratings | None = None,
-        given: Start | None = None,
-        checkpoints: RunCheckpoints | None = None,
-    ) -> DrawsPosterior:
-        if self.radius == "auto":
-            known = replace(self, radius=self._median_length(observed, rng))
-            return known.infer(observed, rng, observer, held_out, given, checkpoints)
-        return super().infer(observed, rng, observer, held_out, given, checkpoints)
+    def known(self, observed: Ratings, rng: Generator) -> Self:
+        """With the median length of the items of a few sweeps of alternating least squares for a radius."""
+        if self.radius != "auto":
+            return self
+        scale = observed.standard_deviation or 1.0
+        standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
+        penalty, n_threads = (
+            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
+            threads.resolve(self.threads),
+        )
+        ascent = AlternatingLeastSquares.bind(
+            standard, self._columns(observed), penalty, biases=bool(self.biases), dtype=np.float32, threads=n_threads
+        )
+        return replace(self, radius=median_length(ascend(ascent, None, rng, steps=SWEEPS)[0].items))
 
-    def restarted(
-        self,
-        posterior: DrawsPosterior,
-        observed: Ratings,
-        seen: TrainingSummary,
-        sweeps: int,
-        seed: int,
-        observer: Observer,
-    ) -> DrawsPosterior:
+    def known_from(self, posterior: DrawsPosterior, sweeps: int) -> Self:
         sphere = posterior.draws.sphere
         assert sphere is not None
         # Step sizes are found while the chains warm up again, and not while draws are kept.
-        known = replace(self, radius=sphere.radius, warmup=sweeps)
-        return super(SphereBPMF, known).restarted(posterior, observed, seen, sweeps, seed, observer)
-
-    def _median_length(self, observed: Ratings, rng: Generator) -> float:
-        """In units of the ratings' standard deviation."""
-        scale = observed.standard_deviation or 1.0
-        standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
-        return moves.free_length(
-            standard,
-            self._columns(observed),
-            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
-            biases=bool(self.biases),
-            dtype=np.float32,
-            rng=rng,
-            threads=threads.resolve(self.threads),
-        )
+        return replace(super().known_from(posterior, sweeps), radius=sphere.radius, warmup=sweeps)
 
     def _plain_story(self, observed: Ratings, likelihood: Likelihood[Any]) -> FactorModel:
         assert not isinstance(self.radius, str)

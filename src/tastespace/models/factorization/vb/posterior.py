@@ -128,7 +128,7 @@ class UncertainItems(Gaussian):
         prior = ExpectedPrior(
             precision=users.precisions[0],
             linear=users.precisions[0] @ users.means[0],
-            bias_precision=float(users.bias_precision[0]),
+            bias_precision=float(users.bias_precisions[0]),
             bias_linear=float(users.bias_linear[0]),
         )
         side = RatingBlock.of(ratings, np.float32, draws.offset, draws.scale)

@@ -23,7 +23,7 @@ from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.gibbs import bpmf
-from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, aligned
 from tastespace.models.factorization.gibbs.sweep import START_SD, START_STRENGTH, START_SWEEPS
 from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Units
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
@@ -33,7 +33,6 @@ from tastespace.models.factorization.rows import Factors, RatingBlock, score_pai
 from tastespace.models.factorization.vb import ascent, populations
 from tastespace.models.factorization.vb.posterior import Stranger, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
-from tastespace.models.factorization.watch import aligned
 from tastespace.progress import Observer
 
 
