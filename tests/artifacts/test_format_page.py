@@ -25,7 +25,7 @@ KINDS = {
 }
 
 
-SHORT = {"vb": {"n_factors": 2, "passes": 3}}
+SHORT = {"vb": {"n_factors": 2, "passes": 3}, "joint": {"n_factors": 2, "warmup": 2, "draws": 3}}
 
 
 def ratings(*, is_yes_or_no: bool = False) -> Ratings:
@@ -36,7 +36,8 @@ def ratings(*, is_yes_or_no: bool = False) -> Ratings:
 
 
 def unnamed(arrays):
-    """Quantities of a trace go by names of their own."""
+    """Quantities of a trace go by names of their own, and a rating side is what `bpmf` saves."""
+    arrays = [name.removeprefix("rating/") for name in arrays]
     names = {"trace:quantity:…" if name.startswith("trace:quantity:") else name for name in arrays}
     return {name for name in names if f"`{name}`" not in PAGE}
 
@@ -58,8 +59,20 @@ def test_every_array_of_a_sampled_posterior_is_on_the_page(kind):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "bpmf"])
 def test_every_array_of_another_model_is_on_the_page(name):
-    model = MODELS[name](seed=0, **SHORT.get(name, {}))
-    assert not unnamed(model.fit(ratings()).posterior_.arrays())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MODELS[name](seed=0, **SHORT.get(name, {})).fit(ratings())
+    assert not unnamed(model.posterior_.arrays())
+
+
+def test_every_array_of_few_users_is_on_the_page():
+    """The choice side of `joint`, where users are far fewer than items."""
+    many = Ratings.from_arrays([0, 1, 2] * 20, range(60), [1.0, 3.0, 5.0] * 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        arrays = MODELS["joint"](seed=0, **SHORT["joint"]).fit(many).posterior_.arrays()
+    assert "choice/user_inverse" in arrays
+    assert not unnamed(arrays)
 
 
 def test_a_name_that_is_missing_is_noticed():

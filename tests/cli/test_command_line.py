@@ -180,7 +180,7 @@ def test_recommend_json(folder):
     known, unknown = said["users"]
     assert (known["user"], known["cold"], unknown["user"], unknown["cold"]) == (1, False, "nobody", True)
     assert len(known["items"]) == 3
-    uncertainty = {"belief_sd", "rating_sd", "interval", "top_n_probability"}
+    uncertainty = {"belief_sd", "rating_sd", "interval"}
     assert known["items"][0].keys() == {"item", "title", "score"} | uncertainty
     assert known["items"][0]["interval"][0] < known["items"][0]["score"]
     assert known["items"][0]["title"].startswith("Film ")
@@ -211,7 +211,7 @@ def test_recommend_filters(folder):
     best = as_json(tastespace("recommend", folder / "model", "-u", 1, "-n", 2, "--json"))["users"][0]["items"]
     without = as_json(tastespace("recommend", folder / "model", "-u", 1, "--exclude", best[0]["item"], "--json"))
     assert plain(without["users"][0]["items"])[0] == plain(best)[1]
-    only = as_json(tastespace("recommend", folder / "model", "-u", 1, "--only", best[1]["item"], "--json"))
+    only = as_json(tastespace("recommend", folder / "model", "-u", 1, "--only", best[1]["item"], "--top-n", "--json"))
     assert plain(only["users"][0]["items"]) == [plain(best)[1]]
     assert only["users"][0]["items"][0]["top_n_probability"] == 1  # nothing else was allowed
     everything = as_json(tastespace("recommend", folder / "model", "-u", 1, "-n", 100, "--include-seen", "--json"))

@@ -210,7 +210,7 @@ def test_hardly_any_data_give_sensible_prior_answers(users, items, values):
     assert (np.abs(prediction.rating.mixture.mean() - np.mean(values)) < 2 * spread).all()
     assert (prediction.belief_sd > 0).all()
     assert (prediction.belief_sd < 5 * spread).all()
-    ranking = model.recommend([0, "x"], 3, exclude=None)
+    ranking = model.recommend([0, "x"], 3, exclude=None, top_n=True)
     assert (np.abs(ranking.scores[ranking.item_rows >= 0] - np.mean(values)) < 2 * spread).all()
     assert np.isfinite(ranking.uncertainty.top_n_probability[ranking.item_rows >= 0]).all()
 

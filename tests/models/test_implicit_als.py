@@ -294,7 +294,7 @@ def test_draws_of_scores_are_as_sure_as_the_belief():
     assert_allclose(drawn.std(axis=0), told.belief_sd, rtol=0.1)
     allowed = np.setdiff1d(np.arange(len(items)), RATINGS.item_rows[RATINGS.user_rows == user])
     edge = np.sort(drawn[:, allowed], axis=1)[:, -3]
-    ranking = model.recommend([user], 3)
+    ranking = model.recommend([user], 3, top_n=True)
     expected = np.mean(drawn[:, ranking.item_rows[0]] >= edge[:, None], axis=0)
     assert_allclose(ranking.uncertainty.top_n_probability[0], expected, atol=0.15)
 

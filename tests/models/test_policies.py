@@ -69,7 +69,9 @@ def test_thompson_repeats_by_seed_and_request(fitted, ratings):
 
 def test_an_id_means_the_same_typed_as_a_text(fitted):
     lists = [
-        fitted.recommend([user], policy=Thompson(request=number)) for user in (7, "7") for number in (3, np.int64(3))
+        fitted.recommend([user], policy=Thompson(request=number), top_n=True)
+        for user in (7, "7")
+        for number in (3, np.int64(3))
     ]
     assert all((ranking.item_rows == lists[0].item_rows).all() for ranking in lists)
     assert all((r.uncertainty.top_n_probability == lists[0].uncertainty.top_n_probability).all() for r in lists)
@@ -106,13 +108,13 @@ def test_draws_have_the_mean_and_spread_of_the_belief(fitted):
 
 
 def test_probabilities_of_the_top_n_add_up_to_n(fitted):
-    ranking = fitted.recommend([0, 1, "stranger"], N_ITEMS, exclude=None)
+    ranking = fitted.recommend([0, 1, "stranger"], N_ITEMS, exclude=None, top_n=True)
     assert_allclose(ranking.uncertainty.top_n_probability, 1)  # all of them are among all of them
     for n in (1, 5):
         scores = believed(fitted, [0]).draw_scores(0, 100, derive(1, "top n", 0))
         best = np.argsort(-scores, axis=1)[:, :n]
         expected = np.bincount(best.reshape(-1), minlength=N_ITEMS) / 100
-        short = fitted.recommend([0], n, exclude=None)
+        short = fitted.recommend([0], n, exclude=None, top_n=True)
         assert_allclose(short.uncertainty.top_n_probability[0], expected[short.item_rows[0]], atol=1e-6)
 
 
@@ -120,10 +122,12 @@ def test_only_what_is_allowed_competes_for_the_top_n(fitted):
     """Of two items that may be shown, one or the other is the best."""
     table = pl.DataFrame({"user": [0, 0], "item": [3, 4]})
     for only in ([3, 4], table):
-        ranking = fitted.recommend([0], 1, only=only, exclude=None)
+        ranking = fitted.recommend([0], 1, only=only, exclude=None, top_n=True)
         assert ranking.uncertainty.top_n_probability[0, 0] >= 0.5
-    assert_allclose(fitted.recommend([0], 2, only=table, exclude=None).uncertainty.top_n_probability, 1)
-    ranking = fitted.recommend([0], 1, exclude=[item for item in range(N_ITEMS) if item != 5], include_seen=True)
+    both = fitted.recommend([0], 2, only=table, exclude=None, top_n=True)
+    assert_allclose(both.uncertainty.top_n_probability, 1)
+    others = [item for item in range(N_ITEMS) if item != 5]
+    ranking = fitted.recommend([0], 1, exclude=others, include_seen=True, top_n=True)
     assert ranking.item_ids.to_list() == [5]
     assert ranking.uncertainty.top_n_probability[0, 0] == 1
 

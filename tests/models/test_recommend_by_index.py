@@ -66,7 +66,7 @@ REQUESTS = [
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
 def test_the_same_as_without(fitted, policy, request_):
-    asked = {"user_ids": [0, 1, 5], "n": 6, "policy": policy} | request_
+    asked = {"user_ids": [0, 1, 5], "n": 6, "policy": policy, "top_n": True} | request_
     expected = fitted.recommend(**asked, index=None)
     found = fitted.recommend(**asked, index=all_cells(fitted))
     assert_array_equal(found.item_rows, expected.item_rows)
@@ -137,7 +137,7 @@ def test_an_own_list_is_looked_at_as_a_whole_also_with_damping(large):
 
 @pytest.mark.parametrize(
     ("model", "policy", "searches"),
-    [("als", "mean", [6]), ("bpmf", "mean", [6, 150]), ("bpmf", "cautious", [150])],
+    [("als", "best", [6]), ("bpmf", "rating", [6]), ("bpmf", "cautious", [150])],
 )
 def test_no_more_searches_than_it_takes(fitted, model, policy, searches):
     recommender = ALS(n_factors=3, regularisation=0.1, seed=0).fit(fitted.ratings_) if model == "als" else fitted
