@@ -161,7 +161,7 @@ struct FoldInLatentMemory {
   std::vector<T> responses, weights, noise;
 };
 
-// One user given one draw: his ratings alone, counted from 0.
+// One user given one draw: their ratings alone, counted from 0.
 template <class T>
 struct FoldInLatentRow {
   int64_t user, draw, offsets[2];
@@ -186,7 +186,7 @@ void take_row(const FoldInLatentProblem<T> &problem, int64_t user, int64_t draw,
   }
 }
 
-// The scores of the user's ratings where he stands now.
+// The scores of the user's ratings at the user's current point.
 template <class T>
 void score_ratings(const FoldInLatentRow<T> &own, double offset, T *out) {
   const RowsProblem<T> &row = own.row;
@@ -205,7 +205,8 @@ void score_ratings(const FoldInLatentRow<T> &own, double offset, T *out) {
   latent_kernel<T>().score(scores, 0, 0, own.offsets[1]);
 }
 
-// Makes the row learn from responses instead of the ratings, each with its weight, or all alike if there are none.
+// Makes the row learn from responses instead of the ratings, each with its weight, or all with weight 1 if there are
+// none.
 template <class T>
 void learn_from(const std::vector<T> &responses, const T *weights, const FoldInLatentProblem<T> &problem,
                 FoldInLatentRow<T> &own) {
@@ -269,7 +270,7 @@ void draw_responses(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &o
     draw_logistic(problem, own, values, memory, stream);
 }
 
-// Draws the user's own precision given where he stands.
+// Draws the user's own precision given their current point.
 template <class T>
 double draw_precision(const FoldInLatentProblem<T> &problem, const FoldInLatentRow<T> &own, const T *values,
                       FoldInLatentMemory<T> &memory, RandomStream &stream) {

@@ -14,7 +14,7 @@ namespace tastespace {
 //
 //   sum_k w_k log(1 + exp(-s_k)) + r_i sum_l w'_l log(1 + exp(s_l)) + prior
 //
-// over what he chose (k), and over items shown to everybody (l), less those that he chose. The belief is normal, around
+// over what they chose (k), and over items shown to all users (l), less those they chose. The belief is normal, around
 // the least energy, with the energy's second derivatives there as precision (Laplace).
 struct LogisticFoldInProblem {
   int64_t n_users = 0;

@@ -175,7 +175,7 @@ TS_INLINE Slope slope_at(float score) {
 }
 
 // A random number of 64 bits times the number of columns: before the point the column, behind it what its share is
-// compared with. No branches, which nobody could foretell.
+// compared with. No branches, which could not be predicted.
 void draw(const ColumnChances &chances, int64_t n, const uint8_t *is_chosen, int32_t *out, RandomStream &stream) {
   const uint64_t n_columns = uint64_t(chances.n_columns);
   for (int64_t k = 0; k < n; ++k) {

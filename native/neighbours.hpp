@@ -1,4 +1,4 @@
-// Neighbourhood models: how alike two rows are, and what the neighbours say. Plain loops over sparse rows, which wait
+// Neighbourhood models: how similar two rows are, and what the neighbours say. Plain loops over sparse rows, which wait
 // for memory and not for arithmetic, so that one version serves every instruction set.
 #pragma once
 
@@ -123,17 +123,17 @@ bool similarities(const ComparisonProblem &problem, float *out, int threads) {
   });
 }
 
-// Somebody alike: the negative similarity, so that the most similar come first, of equals the lowest row.
-using Alike = std::pair<float, int32_t>;
+// A neighbour: the negative similarity, so that the most similar come first, of equals the lowest row.
+using Neighbour = std::pair<float, int32_t>;
 
 // The `width` most similar others of every query that are above `least`, best first, of equals the lower row; padded
 // with row -1. Query q is not compared with the other row first + q, which is itself (first < 0: nobody is).
 template <class Sums>
 bool most_similar(const ComparisonProblem &problem, int64_t first, float least, int64_t width, int32_t *out_rows,
                   float *out_similarities, int threads) {
-  std::vector<Alike> scratch(size_t(workers_for(problem.queries.n_rows, threads) * problem.n_others));
+  std::vector<Neighbour> scratch(size_t(workers_for(problem.queries.n_rows, threads) * problem.n_others));
   return for_each_query<Sums>(problem, threads, [&](int64_t query, int worker, Sums *sums) {
-    Alike *found = scratch.data() + worker * problem.n_others;
+    Neighbour *found = scratch.data() + worker * problem.n_others;
     int64_t n_found = 0;
     const int64_t self = first < 0 ? -1 : first + query;
     if (!compare_row(problem, query, sums, [&](int64_t other, float similarity) {
@@ -207,7 +207,7 @@ struct RatedScratch {
 inline DampedAverage average_of_item(const SparseRows &neighbours, int64_t item, const RatedItems &own, int64_t wanted,
                                      int64_t *hits) {
   int64_t n_hits = 0;
-  // Whether a neighbour was rated cannot be foretold: no branch hangs on it.
+  // Whether a neighbour was rated cannot be predicted: no branch depends on it.
   for (int64_t p = neighbours.offsets[item]; p < neighbours.offsets[item + 1] && n_hits < wanted; ++p) {
     const int32_t other = neighbours.columns[p];
     if (other < 0 || other >= neighbours.n_rows) break;
@@ -280,9 +280,9 @@ inline bool average_over_items_of_all(const SparseRows &neighbours, const Sparse
 inline bool average_over_users(const AverageProblem &problem, const float *similarities, int64_t n_raters, float least,
                                const SparseRows &by_item, int threads) {
   struct Rater {
-    Alike alike;
+    Neighbour neighbour;
     float residual;
-    bool operator<(const Rater &other) const { return alike < other.alike; }
+    bool operator<(const Rater &other) const { return neighbour < other.neighbour; }
   };
   int64_t largest = 0;
   for (int64_t item = 0; item < by_item.n_rows; ++item)
@@ -309,7 +309,7 @@ inline bool average_over_users(const AverageProblem &problem, const float *simil
       if (kept < n) std::nth_element(found, found + kept, found + n);
       std::sort(found, found + kept);
       DampedAverage average;
-      for (int64_t k = 0; k < kept; ++k) average.add(-found[k].alike.first, found[k].residual);
+      for (int64_t k = 0; k < kept; ++k) average.add(-found[k].neighbour.first, found[k].residual);
       problem.out[t] = average.value(problem.damping);
     }
   });
@@ -323,12 +323,12 @@ inline bool average_over_users_of_all(const SparseRows &by_rater, const float *s
                                       int threads) {
   const int64_t n_raters = by_rater.n_rows, workers = workers_for(n_users, threads);
   if (!rows_within(by_rater.columns, by_rater.offsets[n_raters], n_items)) return false;
-  std::vector<Alike> alike_scratch(size_t(workers * n_raters));
+  std::vector<Neighbour> neighbour_scratch(size_t(workers * n_raters));
   std::vector<DampedAverage> average_scratch(size_t(workers * n_items));
   std::vector<int32_t> missing_scratch(size_t(workers * n_items));
   parallel_for(n_users, int(workers), [&](int64_t user, int worker) {
     const float *row = similarities + user * n_raters;
-    Alike *found = alike_scratch.data() + worker * n_raters;
+    Neighbour *found = neighbour_scratch.data() + worker * n_raters;
     DampedAverage *averages = average_scratch.data() + worker * n_items;
     int32_t *missing = missing_scratch.data() + worker * n_items;
     std::fill(averages, averages + n_items, DampedAverage{});

@@ -114,7 +114,7 @@ struct Search {
     looked += n;
   }
 
-  // Where an item counts only once, or not at all. Whether it was seen is anybody's guess: no branch depends on it.
+  // Where an item counts only once, or not at all. Whether it was seen cannot be predicted: no branch depends on it.
   TS_INLINE void look_once(int64_t first, int64_t last, int64_t end) {
     each_panel(problem.panels, query, problem.n_dimensions, first, last,
                [&](const float *scores, int64_t place, int64_t size) {

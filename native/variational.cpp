@@ -70,7 +70,7 @@ void merge_sums(const VariationalProblem<T> &problem, const VariationalSums &fro
   into.square += from.square;
 }
 
-// First rows of blocks that take equally long; rows longer than `longest` are left to somebody else.
+// First rows of blocks that take equally long; rows longer than `longest` are left to the caller.
 std::vector<int64_t> variational_blocks(int64_t n_rows, const int64_t *offsets, int64_t a_row, int64_t longest,
                                         int threads) {
   const auto cost_of = [&](int64_t row) {
