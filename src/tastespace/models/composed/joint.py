@@ -34,7 +34,7 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import DataError, InvalidParameterError
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.models.base import posterior as base
 from tastespace.models.base.parameters import check_number
@@ -178,7 +178,8 @@ class ChoiceCurve:
         x, y = log_choice[unseen].astype(np.float64), is_held[unseen]
         if not len(x):
             return cls.nothing()
-        order = np.argsort(x, kind="stable")
+        # Of equal propensities those held out come first, so that all of them get one probability.
+        order = np.argsort(np.where(y > 0, np.nextafter(x, -inf), x), kind="stable")
         fitted = isotonic_regression(y[order])
         starts, sizes = fitted.blocks[:-1], np.diff(fitted.blocks)
         centers = np.add.reduceat(x[order], starts) / sizes
@@ -460,7 +461,7 @@ class Joint(BPMF):
                 "the likelihood is one of choices, and Joint has a choice side of its own; expected a likelihood of "
                 "ratings, such as 'gaussian'"
             )
-        if self.weight != "auto":
+        if self.weight not in ("auto", inf):
             check_number("weight", self.weight, least=0)
         if self.regularization != "auto":
             check_number("regularization", self.regularization, above=0)
@@ -474,6 +475,11 @@ class Joint(BPMF):
         given: Start | None = None,
         checkpoints: RunCheckpoints | None = None,
     ) -> JointPosterior:
+        if observed.declared_kind in CHOICES:
+            raise DataError(
+                f"the values are {observed.declared_kind}, which say what was chosen and not how it was liked; for "
+                "Joint expected ratings, or choose a model of choices, such as ease or implicit-als"
+            )
         rating = self.infer_ratings(observed, rng, observer, held_out, given, checkpoints)
         return self._joined(rating, observed, observer)
 
