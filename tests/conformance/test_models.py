@@ -405,7 +405,7 @@ class TestProbitBPMFOfChoices(OneClassConformance):
 
 def test_every_model_is_here():
     here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, LogisticMF, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
-    here |= {PMF, VB, SphereBPMF, SphereALS, MonotoneMF}
+    here |= {PMF, VB, SphereBPMF, SphereALS, MonotoneMF, Joint}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 
