@@ -28,7 +28,6 @@ MEAN_RATINGS = 5.0  # that the mean of all counts for in that of a user
 MOSTLY_ONE = 0.9  # a scale of which nine of ten are its lowest value would say next to nothing
 
 
-
 def liked_from(history: CSR, mean: float) -> DoubleArray:  # one a row
     """What each user has to rate something to have liked it: their own mean, shrunk to that of all ratings.
 

@@ -88,10 +88,11 @@ def evaluate(
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
     A test rating of at least `relevant` is relevant, or "all" are; by default, stars that are liked, of at least the
     mean of the user's own training ratings (shrunk to that of all, `tastespace.data.kinds.liked_from`), a yes, and
-    everything that was chosen. The `relevance` of another report on the same test ratings will do as well. Users without one are left out and counted. Relevant items
-    that the model does not know can never be found, and count. A mapping adds measures of your own: functions of
-    `Lists` that give one value a user. `lists` is how lists are made instead of by `recommend`: a function of user ids,
-    length and history that gives a `Ranking` of these users, in this order.
+    everything that was chosen. The `relevance` of another report on the same test ratings will do as well. Users
+    without one are left out and counted. Relevant items that the model does not know can never be found, and count. A
+    mapping adds measures of your own: functions of `Lists` that give one value a user. `lists` is how lists are made
+    instead of by `recommend`: a function of user ids, length and history that gives a `Ranking` of these users, in
+    this order.
 
     `groups` gives the errors by the number of training ratings, too, and how many relevant items are in lists.
     `calibration` asks whether a model that says how sure it is (`Prediction.is_uncertain`) is as sure as it should be,

@@ -16,7 +16,7 @@ from tastespace.evaluation.groups import Group, groups_frame, groups_table, meas
 from tastespace.evaluation.metrics.binary import Reliability
 from tastespace.evaluation.metrics.order import TAU
 from tastespace.evaluation.relevance import Relevance
-from tastespace.evaluation.resampling import UNDEFINED, Interval, Sums, counted, display_name, figure, plain_number
+from tastespace.evaluation.resampling import Interval, Sums, counted, display_name, figure, plain_number
 from tastespace.tables import TextTable, frame_of
 
 
@@ -38,11 +38,6 @@ class ListsMade:
         """The length in the middle, which stands for all."""
         return self.k[(len(self.k) - 1) // 2]
 
-    @property
-    def main_measures(self) -> list[str]:
-        """What lists are judged by first: NDCG and coverage of the catalogue at the middle length, recall at the last."""
-        return [f"ndcg@{self.middle}", f"recall@{self.k[-1]}", f"coverage@{self.middle}"]
-
     def relevant_text(self) -> str:
         """What is relevant, in words."""
         if self.relevant == "liked":
@@ -58,9 +53,9 @@ class Report:
     the model predicts: of choices, only lists are measured. `intervals` has 95 % confidence intervals by the same
     names, `groups` the errors of "users" and of "items" by their number of training ratings; of choices, how many were
     found in lists. `found` says of "users" and of "items" how many relevant test items lists hold, by the number of
-    training ratings, which for items is their popularity. `calibration` is None for a model that does not say how sure it is, and where ratings are not
-    stars; `reliability` is of yes and no. `order` says whether the test items of each user are in the right order, of
-    models that predict stars.
+    training ratings, which for items is their popularity. `calibration` is None for a model that does not say how
+    sure it is, and where ratings are not stars; `reliability` is of yes and no. `order` says whether the test items
+    of each user are in the right order, of models that predict stars.
     """
 
     rating: Mapping[str, float]
@@ -200,34 +195,10 @@ class Report:
         return groups_table(what, side, columns, empty=empty)
 
     def found_table(self, *, empty: bool = True) -> TextTable:
-        """How many relevant test items lists hold, by how popular these are."""
-        return found_table({"": self}, empty=empty)
+        """The share of the relevant test items that lists hold, by how popular these are."""
+        ks = () if self.lists is None else self.lists.k
+        columns = {f"found@{k}": (self.found["items"], f"found@{k}") for k in ks}
+        return groups_table("Share of the relevant test ratings that lists hold,", "items", columns, empty=empty)
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))
-
-
-def summary_table(reports: Mapping[str, Report]) -> TextTable:
-    """One row a model on the same test ratings: its error, how good its lists are, and how much they show."""
-    made = next((report.lists for report in reports.values() if report.lists is not None), None)
-    names = list(dict.fromkeys(name for report in reports.values() for name in list(report.rating)[:1]))
-    names += [] if made is None else made.main_measures
-
-    def cell(report: Report, name: str) -> str:
-        return figure(report[name], report.intervals.get(name)) if name in report.measures else UNDEFINED
-
-    rows = tuple((model, *(cell(report, name) for name in names)) for model, report in reports.items())
-    title = "" if made is None else f"Lists of {counted(made.users, 'user')}; relevant: {made.relevant_text()}"
-    return TextTable(title, ("model", *map(display_name, names)), rows)
-
-
-def found_table(reports: Mapping[str, Report], *, empty: bool = False) -> TextTable:
-    """The share of the relevant test items that lists hold, by popularity; a column a model, or of one a length."""
-    columns = {
-        f"{name} @{k}".strip(): (report.found["items"], f"found@{k}")
-        for name, report in reports.items()
-        if report.lists is not None and "items" in report.found
-        for k in (report.lists.k if len(reports) == 1 else [report.lists.middle])
-    }
-    title = "Share of the relevant test ratings that lists hold,"
-    return groups_table(title, "items", columns, empty=empty, intervals=len(reports) == 1)
