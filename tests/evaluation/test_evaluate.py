@@ -36,7 +36,7 @@ def evaluated(test, **options):
 
 def test_one_user_by_hand():
     """User 2 has rated p1: the list is p2, p3, p4 ... Relevant (at least 3) are p3, worth 4, and p4, worth 2."""
-    report = evaluated([(2, "p2", 1.0), (2, "p3", 5.0), (2, "p4", 3.0)])
+    report = evaluated([(2, "p2", 1.0), (2, "p3", 5.0), (2, "p4", 3.0)], relevant=3)
     assert report.lists.relevant == 3.0
     assert [report[f"precision@{k}"] for k in (1, 2, 3)] == [0, 1 / 2, 2 / 3]
     assert [report[f"recall@{k}"] for k in (1, 2, 3)] == [0, 1 / 2, 1]
@@ -59,9 +59,32 @@ def test_one_user_by_hand():
     assert report["gini@2"] == pytest.approx(4 / 6)
 
 
+def test_what_is_liked_by_hand():
+    """User 2 rated p1 with 5, and all ratings average 3: liked is what has (5 + 5 * 3) / 6 = 3.33 or more, worth 1.
+
+    User 1 rated p6 with 1: 2.67 or more. Somebody new: the mean of all, 3.
+    """
+    test = [(2, "p2", 3.0), (2, "p3", 3.5), (1, "p1", 3.0), (1, "p2", 2.5), (9, "p1", 2.9), (9, "p2", 3.0)]
+    report = evaluated(test, k=2)
+    assert (report.lists.relevant, report.lists.graded) == ("liked", False)
+    assert report.relevance.liked_from == pytest.approx([(1 + 15) / 6, 20 / 6, 3])
+    assert report.lists.relevant_ratings == 3  # one each
+    second = 1 / np.log2(3)
+    assert report["ndcg@2"] == pytest.approx((second + 1 + second) / 3)
+    # By the mean of all, p2 would be relevant for user 2: another measure.
+    assert evaluated(test, k=2, relevant=3).lists.relevant_ratings == 4
+    # What was relevant in one report can be so in another.
+    assert evaluated(test, k=2, relevant=report.relevance).ranking == report.ranking
+    # By how popular items are: p1 was rated by 7, p2 by 5, p3 by 4; all three are in lists of two.
+    found = {group.label: group for group in report.found["items"]}
+    assert (found["6-10"].n, found["1-5"].n) == (1, 2)
+    assert found["1-5"].measures["found@2"] == 1
+    assert "Share of the relevant test ratings that lists hold" in report.table()
+
+
 def test_a_gain_below_the_relevant_counts_in_the_graded_ndcg_only():
     """p2 with 2 stars is not relevant, but worth 1."""
-    report = evaluated([(2, "p2", 2.0), (2, "p5", 5.0)], k=1)
+    report = evaluated([(2, "p2", 2.0), (2, "p5", 5.0)], k=1, relevant=3)
     assert report["precision@1"] == 0
     assert report["ndcg@1"] == pytest.approx(1 / 4)
     assert report["ndcg_binary@1"] == 0
@@ -121,7 +144,8 @@ def test_what_was_rated_in_training_is_no_candidate_and_no_test():
 
 def test_what_is_relevant_can_be_said():
     test = [(2, "p2", 3.0), (2, "p3", 5.0)]
-    assert evaluated(test, k=1)["recall@1"] == 1 / 2
+    assert evaluated(test, k=1)["recall@1"] == 0
+    assert evaluated(test, k=1, relevant=3)["recall@1"] == 1 / 2
     assert evaluated(test, k=1, relevant=4)["recall@1"] == 0
     assert evaluated(test, k=1, relevant=4).lists.relevant == 4
     # Ratings are in single precision; what is typed is not.
@@ -213,7 +237,7 @@ def test_no_list_is_longer_than_needed_and_progress_is_told(fitted):
 def test_measures_agree_with_a_plain_loop(fitted):
     """The whole of it again, slowly: every user's full ranking, out of predicted scores."""
     model, test = fitted
-    report = evaluate(model, test, k=5, bootstrap=0)
+    report = evaluate(model, test, k=5, relevant=model.ratings_.mean, bootstrap=0)
     truth, train = {}, model.ratings_
     for user, item, value in zip(test.user_ids(), test.item_ids(), test.values, strict=True):
         truth.setdefault(user, {})[item] = value
@@ -358,7 +382,7 @@ def test_names_that_would_hide_another_measure_are_refused(options, message):
 
 def test_a_measure_of_lists_of_your_own():
     test = [(2, "p3", 5.0), (1, "p1", 5.0)]
-    report = evaluated(test, ranking={"last place hit": lambda lists: lists.hits[:, -1]})
+    report = evaluated(test, relevant=3, ranking={"last place hit": lambda lists: lists.hits[:, -1]})
     assert [report[f"last place hit@{k}"] for k in (1, 2, 3)] == [1 / 2, 1 / 2, 0]
     assert "last place hit@2" in report.intervals
     assert {name.partition("@")[0] for name in report.ranking} >= LIST_METRICS.keys()

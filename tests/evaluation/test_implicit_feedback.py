@@ -91,7 +91,7 @@ def test_models_of_choices_are_never_measured_by_errors(model):
     report = evaluate(model.fit(split.train), split, bootstrap=0)
     assert report.kind == "stars"
     assert report.rating == {}
-    assert report.lists.relevant is None
+    assert report.lists.relevant == "liked"
     told = evaluate(model, split, relevant=4, bootstrap=0)
     assert (told.lists.relevant, told.lists.graded) == (4, True)
     # The same lists judged alike, whichever model made them.
@@ -142,13 +142,13 @@ def test_all_can_be_relevant_for_a_model_of_stars():
     """So that it can be compared with a model of choices."""
     split = random_split(choices("stars"), 0.25, seed=0)
     stars, taken = DampedBias().fit(split.train), EASE(regularisation=5.0).fit(split.train)
-    one, other = evaluate(stars, split, relevant="all"), evaluate(taken, split)
+    one, other = evaluate(stars, split, relevant="all"), evaluate(taken, split, relevant="all")
     assert (one.lists.relevant, one.lists.graded) == (None, False)
     assert "rmse" in one.rating
     found = compare_reports(one, other, resamples=100)
     assert found["ndcg@10"].first == one["ndcg@10"]
     assert "rmse" not in {row.measure for row in found}
-    with pytest.raises(InvalidParameterError, match=r"take ratings from 2\.9\d* on and all ratings as relevant"):
+    with pytest.raises(InvalidParameterError, match="take what users like and all ratings as relevant"):
         compare_reports(evaluate(stars, split, bootstrap=0), other)
 
 
@@ -253,11 +253,13 @@ def test_a_stated_no_is_not_relevant():
 
 
 def test_values_that_no_choice_has():
-    train = Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "c", "b"], [1, 5, 2, 3, 4])
+    train = Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "c", "b"], [1, 5, 2, 3, 4]).with_kind("counts")
     test = Ratings.from_arrays([1, 3], ["c", "a"], [-2, 3])
     model = EASE(regularisation=1.0).fit(train)
     with pytest.raises(InvalidParameterError, match="test values go down to -2, and what was chosen has one above 0"):
         evaluate(model, test)
+    with pytest.raises(InvalidParameterError, match="counts ratings do not say what was liked"):
+        evaluate(model, test, relevant="liked")
     assert evaluate(model, test, relevant=1, bootstrap=0).lists.users == 1
     assert evaluate(model, test, relevant="all", bootstrap=0).lists.users == 2
 
@@ -281,7 +283,7 @@ def test_errors_are_measured_if_asked_for(split):
 
 @pytest.mark.parametrize("relevant", ["everything", True, np.nan, [4]], ids=str)
 def test_what_is_no_threshold(split, relevant):
-    with pytest.raises(InvalidParameterError, match='expected a rating, "all", or None'):
+    with pytest.raises(InvalidParameterError, match='expected a rating, "liked", "all", or None'):
         evaluate(Popular().fit(split.train), split, relevant=relevant)
 
 

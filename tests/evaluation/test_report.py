@@ -71,7 +71,7 @@ def test_the_first_line_is_short_and_the_table_has_it_all(report):
     assert "\n" not in str(report)
     text = report.table()
     assert text.startswith(str(report))
-    for part in ("NDCG (binary)", "@3", "@10", "popularity lift", "Gini", "AUC (all items)", "> 640", "test users"):
+    for part in ("NDCG", "found@3", "@3", "@10", "popularity lift", "Gini", "AUC (all items)", "> 640", "test users"):
         assert part in text, part
     low, high = report.intervals["ndcg@3"]
     assert f"{report['ndcg@3']:.4f} ({low:.4f}–{high:.4f})" in text

@@ -60,7 +60,7 @@ def test_a_model_of_choices_beside_one_of_stars(tmp_path):
     split = split_of("stars")
     reports = {
         "ease": evaluate(EASE().fit(split.train), split),
-        "bias": evaluate(DampedBias().fit(split.train), split, relevant="all"),
+        "bias": evaluate(DampedBias().fit(split.train), split),
     }
     page, files = page_of(reports, tmp_path)
     assert {"errors-by-users.svg", "found-by-users.svg", "lists.svg"} <= files

@@ -97,21 +97,18 @@ def names_of(paths: list[Path]) -> list[str]:
 
 
 def read_relevant(typed: str | None) -> Relevant:
-    """A number, or all."""
-    if typed is None or typed == "all":
+    """A number, liked, or all."""
+    if typed in (None, "all", "liked"):
         return typed  # type: ignore[return-value]
     try:
         return float(typed)
     except ValueError:
-        raise InvalidParameterError(f"--relevant is {typed!r}; expected a rating, such as 4, or all") from None
+        raise InvalidParameterError(f"--relevant is {typed!r}; expected a rating, such as 4, liked, or all") from None
 
 
 def _agreed(reports: dict[str, Report]) -> Relevant:
     """What counts as relevant for one model does so for the other, whatever each was fitted on."""
-    lists = next((report.lists for report in reports.values()), None)
-    if lists is None or not lists.users:
-        return None
-    return "all" if lists.relevant is None else lists.relevant
+    return next((report.relevance for report in reports.values()), None)
 
 
 def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstrap: int) -> dict[str, str]:

@@ -32,8 +32,8 @@ RatingsFile = Annotated[Path, Argument(help="File of ratings, folder of a known 
 Relevance = Annotated[
     str | None,
     Option(
-        help="From this rating on a test item is relevant; or all.",
-        show_default="stars: the mean of the training ratings; yes; all that was chosen",
+        help="From this rating on a test item is relevant; or liked; or all.",
+        show_default="stars: liked, at least the user's own mean; yes; all that was chosen",
     ),
 ]
 Bootstrap = Annotated[int, Option(help="Resamples for the confidence intervals; 0 for none.")]

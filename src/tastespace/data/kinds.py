@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
 
 Kind = Literal["stars", "yes-no", "counts", "one-class"]
@@ -23,7 +24,20 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 CHOICES: tuple[Kind, ...] = ("counts", "one-class")  # of which there are only the things chosen, no dislikes
 
 SKEW = 10  # the largest count is more than so many times the median; no scale of stars is as long
+MEAN_RATINGS = 5.0  # that the mean of all counts for in that of a user
 MOSTLY_ONE = 0.9  # a scale of which nine of ten are its lowest value would say next to nothing
+
+
+def liked_from(history: CSR, mean: float) -> DoubleArray:  # one a row
+    """What each user has to rate something to have liked it: their own mean, shrunk to that of all ratings.
+
+        m_i = (n_i mean_i + 5 mean) / (n_i + 5)
+
+    The one definition of what is liked: lists are ordered by it and judged by it. In single precision, as ratings are,
+    so that what is rated like everything else is liked.
+    """
+    sums = np.bincount(history.rows(), history.values.astype(np.float64), minlength=len(history))
+    return ((sums + MEAN_RATINGS * mean) / (history.counts + MEAN_RATINGS)).astype(np.float32).astype(np.float64)
 
 
 class Guess(NamedTuple):

@@ -30,7 +30,7 @@ from tastespace.randomness import resolve
 OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
 OF_UNCERTAIN = ("crps", "log_score")  # of models that say how sure they are
 # What else JSON has beside the measures.
-OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "calibration", "reliability")
+OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "found", "calibration", "reliability")
 
 
 def check_measures(metrics: Any, ranking: Any) -> None:
@@ -86,13 +86,15 @@ def evaluate(
     (`tastespace.evaluation.metrics.order`). The history of a split is what its new users are folded in by.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
-    A test rating of at least `relevant` is relevant, or "all" are; by default, stars of at least the mean of the
-    training ratings, a yes, and everything that was chosen. Users without one are left out and counted. Relevant items
-    that the model does not know can never be found, and count. A mapping adds measures of your own: functions of
-    `Lists` that give one value a user. `lists` is how lists are made instead of by `recommend`: a function of user ids,
-    length and history that gives a `Ranking` of these users, in this order.
+    A test rating of at least `relevant` is relevant, or "all" are; by default, stars that are liked, of at least the
+    mean of the user's own training ratings (shrunk to that of all, `tastespace.data.kinds.liked_from`), a yes, and
+    everything that was chosen. The `relevance` of another report on the same test ratings will do as well. Users
+    without one are left out and counted. Relevant items that the model does not know can never be found, and count. A
+    mapping adds measures of your own: functions of `Lists` that give one value a user. `lists` is how lists are made
+    instead of by `recommend`: a function of user ids, length and history that gives a `Ranking` of these users, in
+    this order.
 
-    `groups` gives the errors by the number of training ratings, too; of choices, how many of them are in lists.
+    `groups` gives the errors by the number of training ratings, too, and how many relevant items are in lists.
     `calibration` asks whether a model that says how sure it is (`Prediction.is_uncertain`) is as sure as it should be,
     and adds the measures `crps` and `log_score`; for a model that predicts a point it changes nothing. Of yes and no it
     asks whether yes comes as often as predicted. `bootstrap` is the number of resamples for the confidence
@@ -114,9 +116,9 @@ def evaluate(
         ranking, groups = False, False
     chosen = task.metrics if metrics is None else metrics
     _check_anything(task, chosen, ranking)
-    relevance = None if ranking is False else relevance_of(relevant, task, recommender, part)
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
     asked = recommender.about(part.users.ids.sort(), history=history)
+    relevance = None if ranking is False else relevance_of(relevant, task, recommender, part, asked)
     matched = Matched.of(trained, part, asked)
     listed, nothing = ListMeasures(), np.zeros(len(part), np.float32)
     answers = Answers(nothing, nothing, asked.people.cold[matched.users] | (matched.items < 0))
@@ -138,11 +140,10 @@ def evaluate(
     scores = {name: Loss(getattr(answers.outcomes, name)) for name in scored}
     losses = losses_of(chosen, answers.mean, part.values) | scores
     predicted = Predicted(matched.users, len(asked.people), answers.mean, part.values, chosen, losses)
-    measured, groupings = predicted, list[Grouping]()
-    if groups and predicted.names:
-        groupings = _groupings(trained, part, asked, matched)
-    elif groups and relevance is not None:
-        measured, groupings = _found(listed, relevance, trained, part, asked, matched)
+    groupings = _groupings(trained, part, asked, matched) if groups and predicted.names else []
+    held, held_groupings = predicted, list[Grouping]()
+    if groups and relevance is not None:
+        held, held_groupings = _found(listed, relevance, trained, part, asked, matched)
     auc, auc_interval = auc_sums(predicted) if task.is_of_answers and metrics is None else ({}, {})
     bins = reliability_sums(predicted) if task.is_of_answers and calibration else {}
     order: dict[str, Sums] = {}
@@ -151,9 +152,12 @@ def evaluate(
         order = order_sums(answers.unclipped, part.values, matched.users, n_users, lowest=low, ks=ks)
     assessment = None if answers.outcomes is None else Assessment.of(answers.outcomes, predicted, groupings)
     sums = predicted.sums() | auc | order | listed.sums
-    others = {key: value for grouping in groupings for key, value in grouping.sums(measured).items()} | bins
+    measured = [(grouping, predicted) for grouping in groupings] + [(grouping, held) for grouping in held_groupings]
+    others = {key: value for grouping, of in measured for key, value in grouping.sums(of).items()} | bins
     others |= {} if assessment is None else assessment.sums()
-    found = intervals({**sums, **others}, bootstrap, seed, observer)
+    spans = intervals({**sums, **others}, bootstrap, seed, observer)
+    errors = {grouping.side: grouping.groups(predicted, spans) for grouping in groupings}
+    found = {grouping.side: grouping.groups(held, spans) for grouping in held_groupings}
     return Report(
         rating=predicted.values() | _values(auc),
         n=len(part),
@@ -161,12 +165,14 @@ def evaluate(
         seen=seen,
         order=_values(order),
         ranking=listed.values,
-        intervals=those_of(found, {name: name for name in sums})
+        intervals=those_of(spans, {name: name for name in sums})
         | (auc_interval | listed.intervals if bootstrap else {}),
-        groups={grouping.side: grouping.groups(measured, found) for grouping in groupings},
+        groups=errors or found,
+        found=found,
         lists=listed.made,
-        calibration=None if assessment is None else assessment.calibration(found),
-        reliability=Reliability.of(predicted, found) if bins else None,
+        relevance=relevance,
+        calibration=None if assessment is None else assessment.calibration(spans),
+        reliability=Reliability.of(predicted, spans) if bins else None,
         kind=task.kind,
         sums=sums,
         test=part,
@@ -211,7 +217,7 @@ def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, 
 def _found(
     listed: ListMeasures, relevance: Relevance, trained: Ratings, test: Ratings, asked: Query, matched: Matched
 ) -> tuple[Predicted, list[Grouping]]:
-    """Whether each choice was in its user's list."""
+    """Whether each relevant item was in its user's list."""
     assert listed.places is not None
     assert listed.made is not None
     which = np.flatnonzero(matched.is_relevant(relevance))

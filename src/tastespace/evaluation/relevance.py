@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from tastespace.data.kinds import CHOICES, Kind, guess_kind
+from tastespace.data.kinds import CHOICES, Kind, guess_kind, liked_from
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.metrics.binary import YES_NO
@@ -73,22 +73,28 @@ def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     return EvaluationTask(kind, predicts_ratings=recommender.not_rated is None)
 
 
-# From which test rating on an item is relevant; None for what makes task.
-Relevant = float | Literal["all"] | None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relevance:
     """Which test ratings are relevant, and what they are worth."""
 
-    threshold: float | None  # at least this; None for all
+    threshold: float | Literal["liked"] | None  # at least this; None for all
     lowest: float  # the gain of an item is its rating less this; NaN: everything relevant is worth 1
+    liked_from: FloatArray | None = None  # of each test user, in the order of their ids, if what they liked is relevant
 
     @property
     def is_graded(self) -> bool:
         return not math.isnan(self.lowest)
 
+    def least(self, users: IntArray) -> FloatArray:
+        """The lowest relevant rating of each of these users."""
+        # In single precision, as the ratings are: 0.7 must be at least 0.7.
+        if self.liked_from is not None:
+            return self.liked_from[users]
+        return np.full(len(users), -np.inf if self.threshold is None else self.threshold, np.float32)
 
+
+# From which test rating on an item is relevant, or the relevance of another report; None for what suits the ratings.
+Relevant = float | Literal["all", "liked"] | Relevance | None
 EVERYTHING = Relevance(None, math.nan)
 
 
@@ -112,9 +118,7 @@ class Matched:
 
     def is_relevant(self, relevance: Relevance) -> BoolArray:
         """Which test ratings lists are to hold; what the model knows already cannot be recommended."""
-        # In single precision, as the ratings are: 0.7 must be at least 0.7.
-        least = np.float32(-np.inf if relevance.threshold is None else relevance.threshold)
-        return np.asarray((self.values >= least) & ~self.is_seen)
+        return np.asarray((self.values >= relevance.least(self.users)) & ~self.is_seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,28 +185,37 @@ class RelevantItems:
         return (users - start).astype(np.int32), (items - 1).astype(np.int32)
 
 
-def relevance_of(relevant: Any, task: EvaluationTask, recommender: Recommender, test: Ratings) -> Relevance:
-    """What is relevant: as said (a rating, or "all"), or as makes task.
+def relevance_of(
+    relevant: Any, task: EvaluationTask, recommender: Recommender, test: Ratings, asked: Query
+) -> Relevance:
+    """What is relevant: as said (a rating, "liked" or "all"), or what suits the ratings.
 
-    Stars: ratings of at least the training mean, worth what they are above the lowest. Yes and no: yes. Choices: all.
+    Stars: what is liked, a rating of at least the user's own mean (`tastespace.data.kinds.liked_from`). Yes and no:
+    yes. Choices: all. A rating that is said is compared with all, and what is above the lowest is worth more.
     """
+    if isinstance(relevant, Relevance):
+        return relevant
     if relevant == "all":
         return EVERYTHING
+    if relevant == "liked" or (relevant is None and task.kind == "stars"):
+        if task.kind in CHOICES:
+            raise InvalidParameterError(
+                f"relevant is 'liked', and {task.kind} ratings do not say what was liked; expected a value from which "
+                "on they count, or all"
+            )
+        history = asked.people.history
+        return Relevance("liked", math.nan, liked_from(history, recommender.ratings_.mean).astype(np.float32))
     if relevant is not None:
         _check(relevant, test)
         return Relevance(float(relevant), _lowest(task, recommender))
     if task.kind == "yes-no":
         return Relevance(1.0, math.nan)
-    if task.is_of_lists:
-        if (least := test.values.min()) <= 0:
-            raise InvalidParameterError(
-                f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings "
-                "alone, or to say from which value on they count (in Python relevant=, else --relevant)"
-            )
-        return EVERYTHING
-    low, high = recommender.rating_range_
-    # If all ratings are equal, the mean of many may miss them by a rounding error.
-    return Relevance(low if low == high else recommender.ratings_.mean, _lowest(task, recommender))
+    if (least := test.values.min()) <= 0:
+        raise InvalidParameterError(
+            f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings "
+            "alone, or to say from which value on they count (in Python relevant=, else --relevant)"
+        )
+    return EVERYTHING
 
 
 def _lowest(task: EvaluationTask, recommender: Recommender) -> float:
@@ -217,7 +230,7 @@ def _lowest(task: EvaluationTask, recommender: Recommender) -> float:
 def _check(relevant: Any, test: Ratings) -> None:
     if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
         raise InvalidParameterError(
-            f'relevant is {relevant!r}; expected a rating, "all", or None for what suits the ratings'
+            f'relevant is {relevant!r}; expected a rating, "liked", "all", or None for what suits the ratings'
         )
     if not (test.values >= np.float32(relevant)).any():
         raise InvalidParameterError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -15,6 +15,7 @@ from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import Group, groups_frame, groups_table, measure_record
 from tastespace.evaluation.metrics.binary import Reliability
 from tastespace.evaluation.metrics.order import TAU
+from tastespace.evaluation.relevance import Relevance
 from tastespace.evaluation.resampling import Interval, Sums, counted, display_name, figure, plain_number
 from tastespace.tables import TextTable, frame_of
 
@@ -24,7 +25,7 @@ class ListsMade:
     """Whose lists were measured, and against what."""
 
     k: tuple[int, ...]  # lengths of the lists
-    relevant: float | None  # a test rating of at least this is relevant; None: all are
+    relevant: float | Literal["liked"] | None  # a test rating of at least this, or the user's own mean; None: all are
     users: int  # who have at least one relevant test rating, and so a list
     users_without_relevant: int  # who have none, and are left out
     cold_users: int  # of `users`, those without any ratings to go by: theirs is the list for anybody
@@ -39,6 +40,8 @@ class ListsMade:
 
     def relevant_text(self) -> str:
         """What is relevant, in words."""
+        if self.relevant == "liked":
+            return "liked, rated at least the user's own mean"
         return "all test ratings" if self.relevant is None else f"rated at least {self.relevant:.4g}"
 
 
@@ -49,9 +52,10 @@ class Report:
     `report["rmse"]`, `report["ndcg@10"]`: a measure. Which there are depends on the `kind` of the ratings, and on what
     the model predicts: of choices, only lists are measured. `intervals` has 95 % confidence intervals by the same
     names, `groups` the errors of "users" and of "items" by their number of training ratings; of choices, how many were
-    found in lists. `calibration` is None for a model that does not say how sure it is, and where ratings are not
-    stars; `reliability` is of yes and no. `order` says whether the test items of each user are in the right order, of
-    models that predict stars.
+    found in lists. `found` says of "users" and of "items" how many relevant test items lists hold, by the number of
+    training ratings, which for items is their popularity. `calibration` is None for a model that does not say how
+    sure it is, and where ratings are not stars; `reliability` is of yes and no. `order` says whether the test items
+    of each user are in the right order, of models that predict stars.
     """
 
     rating: Mapping[str, float]
@@ -62,7 +66,9 @@ class Report:
     ranking: Mapping[str, float] = field(default_factory=dict[str, float])
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
+    found: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
     lists: ListsMade | None = None
+    relevance: Relevance | None = None  # for another report on the same test ratings
     calibration: Calibration | None = None
     reliability: Reliability | None = None
     kind: Kind = "stars"
@@ -89,6 +95,7 @@ class Report:
             "lists": self.lists and asdict(self.lists) | {"k": list(self.lists.k)},
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "groups": {side: [group.to_dict() for group in found] for side, found in self.groups.items()},
+            "found": {side: [group.to_dict() for group in held] for side, held in self.found.items()},
             "calibration": self.calibration and self.calibration.to_dict(),
             "reliability": self.reliability and self.reliability.to_list(),
         }
@@ -114,6 +121,8 @@ class Report:
         tables = [] if not self.order else [self.order_table()]
         tables += [] if self.lists is None else [self.lists_table()]
         tables += [self.groups_table(side, empty=empty) for side in self.groups]
+        # Of choices, that is what was found; else what was found is told by how popular items are.
+        tables += [self.found_table(empty=empty)] if self.rating and self.found else []
         tables += [] if self.reliability is None else [self.reliability.table()]
         return tables + ([] if self.calibration is None else self.calibration.tables(empty=empty))
 
@@ -184,6 +193,12 @@ class Report:
         what = "Errors" if self.rating else "Share of the relevant test ratings that lists hold,"
         columns = {display_name(name): (self.groups[side], name) for name in self.group_measures}
         return groups_table(what, side, columns, empty=empty)
+
+    def found_table(self, *, empty: bool = True) -> TextTable:
+        """The share of the relevant test items that lists hold, by how popular these are."""
+        ks = () if self.lists is None else self.lists.k
+        columns = {f"found@{k}": (self.found["items"], f"found@{k}") for k in ks}
+        return groups_table("Share of the relevant test ratings that lists hold,", "items", columns, empty=empty)
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))

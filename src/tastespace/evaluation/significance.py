@@ -162,7 +162,15 @@ def _check_same_test(first: Report, second: Report) -> None:
             f"the reports take {_relevant(first.lists)} and {_relevant(second.lists)} as relevant; expected the same: "
             "say for both from which value on (in Python relevant=, else --relevant)"
         )
+    own = [report.relevance.liked_from for report in (first, second) if report.relevance is not None]
+    if len(own) == 2 and own[0] is not None and own[1] is not None and not np.array_equal(own[0], own[1]):
+        raise InvalidParameterError(
+            "the models know different ratings of the test users, by which other test ratings count as liked; expected "
+            "the same: give the second evaluation the relevance of the first (relevant=first.relevance), or a value"
+        )
 
 
 def _relevant(lists: ListsMade) -> str:
+    if lists.relevant == "liked":
+        return "what users like"
     return "all ratings" if lists.relevant is None else f"ratings from {lists.relevant:.6g} on"

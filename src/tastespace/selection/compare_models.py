@@ -196,5 +196,5 @@ def _relevant(given: Relevant, kind: Kind, split: Split) -> Relevant:
         return given
     if kind == "stars":
         low, high = split.train.range
-        return low if low == high else split.train.mean
+        return low if low == high else "liked"
     return 1.0 if kind == "yes-no" else "all"

@@ -179,10 +179,9 @@ def _compare(old: Recommender, new: Recommender, split: Split, observer: Observe
     options: dict[str, Any] = {"ranking": is_of_lists, "groups": False, "calibration": False, "bootstrap": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        before, after = (
-            evaluate(recommender, Split(train, split.test, known), **options, observer=observer)
-            for recommender, known in ((old, history), (new, None))
-        )
+        before = evaluate(old, Split(train, split.test, history), **options, observer=observer)
+        options["relevant"] = before.relevance  # What is liked by what one model knows is so for the other.
+        after = evaluate(new, Split(train, split.test, None), **options, observer=observer)
     measure = "ndcg@10" if is_of_lists else next(iter(before.rating))
     paired = {row.measure: row.p_value for row in compare_reports(before, after)}
     # There is no paired test for a single user: then nothing speaks against the new model.

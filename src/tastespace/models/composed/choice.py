@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from tastespace import threads
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
 from tastespace.data.csr import CSR
+from tastespace.data.kinds import liked_from
 from tastespace.data.ratings import Ratings
 from tastespace.models.linear.ease import fill_with_gram, invert
 from tastespace.progress import Observer
@@ -44,7 +45,6 @@ from tastespace.progress import Observer
 if TYPE_CHECKING:
     import scipy.sparse
 
-MEAN_RATINGS = 5.0  # that the mean of all counts for in that of a user
 ITEM_SHARE = 0.3  # of an item's own weight in its regularization
 POPULAR_RATINGS = 0.3  # that popularity counts for in the propensity of a user
 LEAST_PROPENSITY = 1e-12  # so that its logarithm is finite
@@ -65,8 +65,7 @@ class PairWeights:
 
     def liked_from(self, history: CSR) -> DoubleArray:
         """What each user must rate at least to have liked something: their mean, shrunk to that of all."""
-        sums = np.bincount(history.rows(), history.values.astype(np.float64), minlength=len(history))
-        return np.asarray((sums + MEAN_RATINGS * self.mean) / (history.counts + MEAN_RATINGS))
+        return liked_from(history, self.mean)
 
     def weigh(self, history: CSR, n_items: int) -> scipy.sparse.csr_array:
         """F: a row a user, a weight for each rating."""
