@@ -194,7 +194,8 @@ def relevance_of(relevant: Any, task: EvaluationTask, recommender: Recommender, 
     if task.kind == "yes-no":
         return Relevance(1.0, math.nan)
     if task.is_of_lists:
-        if (least := test.values.min()) <= 0:
+        least = test.values.min()
+        if least < 0 or (least == 0 and task.kind in CHOICES):  # As a star, 0 is a choice like any other.
             raise InvalidParameterError(
                 f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings "
                 "alone, or to say from which value on they count (in Python relevant=, else --relevant)"
