@@ -36,7 +36,9 @@ HARD_CASES = {
     "all ones": ([1] * 20, "one-class"),
     "all fives": ([5] * 20, "one-class"),
     "all 0.1, which is not exact": ([0.1] * 1000, "one-class"),
-    "one rating": ([3.5], "one-class"),
+    "one rating": ([3.5], "stars"),
+    "one choice": ([1], "one-class"),
+    "a few fives": ([5] * 9, "stars"),
     "all zeros, of which none was chosen": ([0] * 20, "stars"),
     "all minus ones": ([-1] * 20, "stars"),
     "yes and no": ([0, 1] * 10, "yes-no"),
@@ -57,7 +59,15 @@ HARD_CASES = {
     "plays": ([1, 1, 2, 3, 5, 8, 250], "counts"),
     "plays, and pairs that were never played": ([0, 0, 0, 1, 1, 2, 90], "counts"),
     "once, a few twice": ([1] * 95 + [2] * 5, "counts"),
-    "plays with halves, so that they are no counts": ([1, 1, 1.5, 2, 250], "stars"),
+    "plays with halves": ([1, 1, 1.5, 2, 250], "counts"),
+    "hours played": ([0.1, 0.3, 2.5, 12.1, 0.4, 11754], "counts"),
+    "a few hours played": ([0.1, 0.4, 0.5, 9.9], "counts"),
+    "seconds watched, none of them many more than the others": ([310.5, 902, 1711, 2400] * 5, "counts"),
+    "points above 100": ([60, 80, 120] * 9, "counts"),
+    "plays, none of them very many": ([1] * 50 + [2] * 25 + list(range(3, 16)), "counts"),
+    "zero as a star": (list(range(11)) * 5 + [8] * 50, "stars"),
+    "half stars from 0 to 10, many of them low": ([0.5] * 5 + list(np.arange(0, 10.5, 0.5)) * 2, "stars"),
+    "numbers from 0 to 1": ([0.02, 0.5, 0.7, 1] * 9, "stars"),
     "no ratings at all": ([], "stars"),
 }
 
@@ -69,13 +79,27 @@ def test_the_guess(case):
 
 
 def test_the_limits_of_the_guess():
-    """More than ten times the median, and at least nine of ten."""
+    """More than ten times the median, above 100, at least nine of ten, and at least a quarter of many values."""
+    assert guess_kind(np.array([60.0, 100])).kind == "stars"
+    assert guess_kind(np.array([60.0, 101])).kind == "counts"
+    assert guess_kind(np.array([1.0] * 4 + [2] * 9 + list(range(3, 13)))).kind == "stars"
+    assert guess_kind(np.array([1.0] * 7 + [2] * 9 + list(range(3, 13)))).kind == "counts"
+    assert guess_kind(np.array([1.0] * 7 + [2] * 9 + list(range(3, 12)))).kind == "stars"
     assert guess_kind(np.array([2.0] * 9 + [20])).kind == "stars"
     assert guess_kind(np.array([2.0] * 9 + [21])).kind == "counts"
     assert guess_kind(np.array([1.0] * 89 + [2] * 11)).kind == "stars"
     assert guess_kind(np.array([1.0] * 90 + [2] * 10)).kind == "counts"
     # The median of what is above 0: zeros do not move it.
     assert guess_kind(np.array([0.0] * 50 + [5] * 9 + [50])).kind == "stars"
+
+
+def test_the_reason_names_what_was_seen():
+    hours = guess_kind(np.array([0.1, 0.3, 2.5, 12.1, 0.4, 11754]))
+    assert hours.reason == "numbers from 0.1 up to 11,754, more than 10 times their median of 1.45"
+    assert guess_kind(np.array([4.0])).reason == "all values are 4, and there are only 1"
+    assert "up to 120, more than any scale of ratings has" in guess_kind(np.array([60.0, 120])).reason
+    many = guess_kind(np.array([1.0] * 7 + [2] * 9 + list(range(3, 13))))
+    assert many.reason == "whole numbers up to 12, and 27% of them are 1, the lowest"
 
 
 @given(st.lists(st.floats(-100, 1000, width=32), min_size=1, max_size=30))

@@ -223,7 +223,7 @@ def test_the_cold_ones_are_those_of_predict(split):
 def test_few_test_ratings_do_not_make_another_kind(split):
     stars = Ratings.from_arrays([1, 1, 2, 2, 3, 3], [1, 2, 1, 3, 2, 3], [1, 3, 5, 4, 2, 5])
     all_five = Ratings.from_arrays([1, 2], [3, 2], [5, 5])
-    assert all_five.kind == "one-class"
+    assert all_five.kind == "stars"
     report = evaluate(DampedBias().fit(stars), all_five, bootstrap=0)
     assert report.kind == "stars"
     assert "rmse" in report.rating

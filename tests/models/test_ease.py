@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from tastespace import EASE, Popular, Ratings, evaluate, load, random_split, save
 from tastespace.data.csr import CSR
-from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
+from tastespace.errors import ArtifactError, DataError, DataWarning, InvalidParameterError, NonFiniteStateError
 from tastespace.models.base.posterior import People, abilities_of
 from tastespace.models.linear import ease
 from tastespace.models.linear.ease import LinearPosterior, is_by_users, item_weights
@@ -290,7 +290,7 @@ def test_what_it_can_be_asked():
 
 @pytest.mark.parametrize("value", [0.0, -1.0])
 def test_what_says_no_is_refused_by_name(value):
-    wrong = Ratings.from_arrays(["ann", "bob", "bob"], ["tea", "tea", "jam"], [1.0, 2.0, value])
+    wrong = Ratings.from_arrays(["ann", "bob", "bob"], ["tea", "tea", "jam"], [1.0, 150.0, value])
     with pytest.raises(
         DataError, match=rf"1 of 3 values are not above 0.*{value:g} of user 'bob' and item 'jam'.*EASE"
     ):
@@ -449,3 +449,19 @@ def test_what_to_take_instead_is_a_model_of_choices():
     ):
         with pytest.raises(InvalidParameterError, match="ImplicitALS"):
             ask()
+
+
+def test_zero_is_a_star_like_any_other():
+    """A pair with the lowest star was chosen all the same, and all others are no reason to refuse."""
+    users, items, stars = [1, 1, 2, 2, 3, 3, 3], [1, 2, 1, 3, 1, 2, 3], [8, 0, 7, 9, 10, 6, 8]
+    observed = Ratings.from_arrays(users, items, stars)
+    with pytest.warns(DataWarning, match="1 of 7 stars are 0, the lowest: to EASE .* and count as 6"):
+        model = EASE(regularisation=1.0).fit(observed)
+    same = EASE(regularisation=1.0).fit(Ratings.from_arrays(users, items, [1] * 7))
+    assert np.array_equal(model.posterior_.weights.matrix, same.posterior_.weights.matrix)
+    assert model.predict([1, 2], [3, 2]).mean.tolist() == same.predict([1, 2], [3, 2]).mean.tolist()
+    assert model.ratings_.kind == "stars"
+    report = evaluate(model, Ratings.from_arrays([2], [2], [0]), bootstrap=0)
+    assert report["recall@5"] == 1
+    with pytest.raises(DataError, match="7 of 7 values are not above 0"):
+        EASE().fit(Ratings.from_arrays(users, items, [0] * 7))

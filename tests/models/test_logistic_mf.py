@@ -279,7 +279,7 @@ def test_senseless_parameters_are_refused_by_name(name, value):
 @pytest.mark.parametrize("value", [0.0, -2.0])
 def test_what_is_no_choice_is_refused(value):
     with pytest.raises(DataError, match="LogisticMF"):
-        LogisticMF(**SMALL).fit(Ratings.from_arrays([1, 1, 2], [1, 2, 1], [1.0, value, 3.0]))
+        LogisticMF(**SMALL).fit(Ratings.from_arrays([1, 1, 2], [1, 2, 1], [200.0, value, 1.0]))
 
 
 def test_only_lists_are_measured():

@@ -213,6 +213,7 @@ class Pick:
 def pick_suitable(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
     """The model that suits these ratings; `parameters` go before those that suit."""
     recommender, reason = suitable_model(ratings)
+    reason += "" if ratings.declared_kind else " (a guess; --kind overrules it)"
     name = MODELS.name_of(type(recommender)) or type(recommender).__name__
     try:
         return Pick(name, make_model(name, {**recommender.get_params(), **parameters}), reason)

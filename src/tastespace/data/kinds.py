@@ -2,7 +2,7 @@
 
     stars      how much somebody liked something: levels, or any numbers, such as 0 to 100 or -10 to 10
     yes-no     1 for yes, 0 for no
-    counts     how often something was chosen (clicked, played, bought), above 0; or a weight that stands for it
+    counts     how often something was chosen (clicked, played, bought) or for how long (hours, seconds), above 0
     one-class  that something was chosen; what was not chosen is not there, and the values say nothing
 
 Nobody has to say which it is, as long as the guess of `guess_kind` is right.
@@ -26,6 +26,10 @@ CHOICES: tuple[Kind, ...] = ("counts", "one-class")  # of which there are only t
 SKEW = 10  # the largest count is more than so many times the median; no scale of stars is as long
 MEAN_RATINGS = 5.0  # that the mean of all counts for in that of a user
 MOSTLY_ONE = 0.9  # a scale of which nine of ten are its lowest value would say next to nothing
+HIGHEST_STAR = 100  # scales of ratings end here at the latest
+MOST_STARS = 11  # levels of the usual scales, 0 to 10; on a finer one, hardly anybody gives the lowest
+OFTEN_LOWEST = 0.25
+FEW_EQUAL = 10  # with fewer values, that all are the same is chance
 
 
 def liked_from(history: CSR, mean: float) -> DoubleArray:  # one a row
@@ -50,30 +54,42 @@ class Guess(NamedTuple):
 def guess_kind(values: NDArray[Any]) -> Guess:
     """The kind of values, by the first of these rules that holds:
 
-    1. all are the same number above 0: one-class;
-    2. all are 0 or 1, and both occur: yes-no;
-    3. all are whole numbers from 0 on, and the largest is more than 10 times the median of those above 0: counts;
-    4. all are whole numbers from 1 on, and at least nine of ten are 1: counts;
-    5. whatever else there is: stars.
+    1. all are 1, or at least ten are the same number above 0: one-class;
+    2. some are negative, or all are the same: stars;
+    3. all are 0 or 1, and both occur: yes-no;
+    4. the largest is above 100, or more than 10 times the median of those above 0: counts;
+    5. all are whole numbers from 1 on, and at least nine of ten are 1: counts;
+    6. there are more than 11 different values, and at least a quarter of those above 0 are the lowest: counts;
+    7. whatever else there is: stars.
     """
     if not len(values):
         return Guess("stars", "there are no values")
     low, high = float(values.min()) + 0.0, float(values.max()) + 0.0  # -0 is 0
     if low == high:
-        return Guess("one-class" if low > 0 else "stars", f"all values are {low:g}")
-    if low < 0 or not is_whole(values):
-        return Guess("stars", f"values from {low:g} to {high:g}")
-    if (low, high) == (0, 1):
+        is_one_class = low == 1 or (low > 0 and len(values) >= FEW_EQUAL)
+        some = "" if is_one_class or low <= 0 else f", and there are only {len(values)}"
+        return Guess("one-class" if is_one_class else "stars", f"all values are {low:g}{some}")
+    stars = Guess("stars", f"values from {low:g} to {high:g}")
+    if low < 0:
+        return stars
+    is_whole = are_whole(values)
+    if (low, high) == (0, 1) and is_whole:
         return Guess("yes-no", "all values are 0 or 1")
-    if high > SKEW:  # The median of whole numbers above 0 is at least 1.
-        median = float(np.median(values[values > 0]))
-        if high > SKEW * median:
-            reason = f"whole numbers up to {high:,.0f}, more than {SKEW} times their median of {median:g}"
-            return Guess("counts", reason)
-    ones = np.count_nonzero(values == 1) / len(values)
-    if low == 1 and ones >= MOSTLY_ONE:
-        return Guess("counts", f"whole numbers, {ones:.1%} of them 1")
-    return Guess("stars", f"values from {low:g} to {high:g}")
+    above = values[values > 0]
+    median, numbers = float(np.median(above)), "whole numbers" if is_whole else f"numbers from {low:g}"
+    if high > SKEW * median:
+        return Guess("counts", f"{numbers} up to {high:,.10g}, more than {SKEW} times their median of {median:g}")
+    if high > HIGHEST_STAR:
+        return Guess("counts", f"{numbers} up to {high:,.10g}, more than any scale of ratings has")
+    lowest = float(above.min())
+    share = np.count_nonzero(above == lowest) / len(above)
+    if is_whole and low == 1 and share >= MOSTLY_ONE:
+        return Guess("counts", f"whole numbers, {share:.1%} of them 1")
+    if share >= OFTEN_LOWEST:
+        levels = distinct(values)
+        if levels is None or len(levels) > MOST_STARS:
+            return Guess("counts", f"{numbers} up to {high:g}, and {share:.0%} of them are {lowest:g}, the lowest")
+    return stars
 
 
 def check_kind(kind: Any) -> None:
@@ -94,7 +110,7 @@ def impossible(values: NDArray[Any], kind: Kind) -> tuple[BoolArray, str, str]:
     return np.zeros(len(values), np.bool_), "", ""
 
 
-def is_whole(values: NDArray[Any]) -> bool:
+def are_whole(values: NDArray[Any]) -> bool:
     """Whether all are whole numbers."""
     return bool((values == np.floor(values)).all())
 

@@ -83,9 +83,10 @@ def _seconds_of_dates(plain: pl.Series) -> pl.Series:
 _NAMES = {
     "user": "user userid uid users customer customerid reviewer reviewerid member person",
     "item": "item itemid iid items movie movieid film filmid book bookid isbn product productid asin artist artistid "
-    "song songid track trackid joke jokeid article articleid business businessid anime animeid",
+    "song songid track trackid joke jokeid article articleid business businessid anime animeid "
+    "game gameid",
     "rating": "rating ratings score stars star value overall bookrating plays playcount listens clicks views purchases "
-    "quantity count counts weight",
+    "quantity count counts weight hours hoursplayed playtime minutes seconds duration watchtime",
     "time": "time timestamp ts date datetime unixreviewtime ratedat createdat",
 }
 USUAL_NAMES = {part: tuple(names.split()) for part, names in _NAMES.items()}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Any, Self
+
+import numpy as np
 
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
+from tastespace.errors import warn
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.update import refuse
 
@@ -30,8 +34,26 @@ class OneClass(Recommender):
     def suits(self, kind: Kind) -> bool:
         return kind in CHOICES
 
+    def fit(self, observed: Ratings, **options: Any) -> Self:
+        """Learn from what was chosen; see `Recommender.fit`. Of stars, 0 is one as well: what has it was chosen."""
+        return super().fit(_above_zero(observed, type(self).__name__), **options)
+
     def check_ratings(self, ratings: Ratings) -> None:
         require_choices(ratings, type(self).__name__)
+
+
+def _above_zero(observed: Ratings, name: str) -> Ratings:
+    """Stars whose lowest is 0, with the next one in its place; all else as it is."""
+    if not isinstance(observed, Ratings) or observed.kind != "stars" or observed.range[0] != 0 or not observed.range[1]:
+        return observed
+    is_zero = observed.values == 0
+    lowest = observed.values[~is_zero].min()
+    warn(
+        f"{np.count_nonzero(is_zero):,} of {len(observed):,} stars are 0, the lowest: to {name} they are things chosen "
+        f"like all others, and count as {lowest:g}. If 0 is for what was not chosen, leave those pairs out"
+    )
+    values, reason = np.where(is_zero, lowest, observed.values), observed.kind_and_reason.reason
+    return replace(observed, values=values, declared_kind="stars", kind_reason=reason)
 
 
 def require_choices(ratings: Ratings, name: str) -> None:

@@ -58,8 +58,9 @@ def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
         advice = "; for what was clicked, played or bought, implicit-als would suit" if kind in CHOICES else ""
         return f"all ratings are {low:g}: their values tell nothing, and neither will predictions of {name}{advice}"
     if kind in CHOICES:
+        declared = "" if ratings.declared_kind else "; if they are stars, declare it (in Python kind=, else --kind)"
         return (
             f"the values are {kind} ({known_by}), and {name} takes them for stars, so that lists hold what few chose "
-            "often; implicit-als would suit"
+            f"often; implicit-als would suit{declared}"
         )
     return None
