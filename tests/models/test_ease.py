@@ -461,7 +461,7 @@ def test_zero_is_a_star_like_any_other():
     assert np.array_equal(model.posterior_.weights.matrix, same.posterior_.weights.matrix)
     assert model.predict([1, 2], [3, 2]).mean.tolist() == same.predict([1, 2], [3, 2]).mean.tolist()
     assert model.ratings_.kind == "stars"
-    report = evaluate(model, Ratings.from_arrays([2], [2], [0]), bootstrap=0)
+    report = evaluate(model, Ratings.from_arrays([2], [2], [0]), relevant="all", bootstrap=0)
     assert report["recall@5"] == 1
     with pytest.raises(DataError, match="7 of 7 values are not above 0"):
         EASE().fit(Ratings.from_arrays(users, items, [0] * 7))
