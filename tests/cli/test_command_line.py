@@ -66,7 +66,7 @@ def folder(tmp_path_factory):
 def test_fit_says_what_it_did_and_what_to_do_next(folder, tmp_path):
     result = tastespace("fit", folder / "ratings.csv", "--out", tmp_path / "m", "--holdout", 0.1, "--n-factors", 3)
     assert result.returncode == 0
-    assert re.search(r"bpmf fitted on [\d,]+ ratings by 60 users of 40 items in", result.stdout)
+    assert re.search(r"joint fitted on [\d,]+ ratings by 60 users of 40 items in", result.stdout)
     assert "holdout: RMSE" in result.stdout
     assert "tastespace recommend" in result.stdout
 
@@ -151,7 +151,7 @@ def test_dry_run_describes_and_writes_nothing(folder, tmp_path):
     result = tastespace("fit", folder / "ratings.csv", "--out", tmp_path / "m", "--dry-run")
     assert result.returncode == 0
     assert "60, each with" in result.stdout
-    assert "would fit: bpmf" in result.stdout
+    assert "would fit: joint" in result.stdout
     assert not (tmp_path / "m").exists()
     said = as_json(tastespace("fit", folder / "ratings.csv", "--dry-run", "--json"))
     assert said["ratings"]["n_users"] == 60

@@ -68,7 +68,7 @@ def folder(tmp_path_factory):
 
 
 EXPECTED = {
-    "stars": ("bpmf", "gaussian", "the values are stars: values from 1 to 5"),
+    "stars": ("joint", "gaussian", "the values are stars: values from 1 to 5"),
     "yes-no": ("bpmf", "logistic", "the values are yes-no: all values are 0 or 1"),
     "counts": ("implicit-als", None, "the values are counts: whole numbers up to "),
     "one-class": ("implicit-als", None, "the values are one-class: all values are 1"),
@@ -94,7 +94,7 @@ def test_a_model_is_picked_and_it_is_said_why(kind, folder):
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_fitted_and_evaluated(kind, folder, tmp_path):
     model, _, reason = EXPECTED[kind]
-    options = (*QUICK, *(SHORT if model == "bpmf" else ()))
+    options = (*QUICK, *(SHORT if model in ("bpmf", "joint") else ()))
     shown = run("fit", folder / f"{kind}.csv", "-o", tmp_path / "m", "--test", folder / f"{kind}-test.csv", *options)
     first, second, third, *_ = shown.stdout.splitlines()
     assert first.startswith(f"model: {model}")
@@ -144,7 +144,7 @@ def test_a_named_model_is_not_questioned_if_it_suits(folder):
         ("one-class", "als", "implicit-als would suit"),
         ("counts", "als", "warning: the values are counts (whole numbers up to "),
         ("stars", "implicit-als", "warning: the values are stars (values from 1 to 5)"),
-        ("stars", "ease", "bpmf would suit"),
+        ("stars", "ease", "joint would suit"),
     ],
 )
 def test_a_named_model_that_does_not_suit_is_fitted_with_a_warning(kind, model, message, folder, tmp_path):

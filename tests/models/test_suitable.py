@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tastespace import ALS, BPMF, EASE, DampedBias, ImplicitALS, ItemKNN, Popular, Ratings, suitable_model
+from tastespace import ALS, BPMF, EASE, DampedBias, ImplicitALS, ItemKNN, Joint, Popular, Ratings, suitable_model
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS
 from tastespace.models.registry import misfit
@@ -23,7 +23,7 @@ COUNTS, CHOSEN = ratings([1, 1, 2, 3, 1, 1, 7, 90]), ratings([1] * 8)
 @pytest.mark.parametrize(
     ("observed", "model", "reason"),
     [
-        (STARS, BPMF(), "the values are stars: values from 1 to 5"),
+        (STARS, Joint(), "the values are stars: values from 1 to 5"),
         (ANSWERS, BPMF(likelihood="logistic"), "the values are yes-no: all values are 0 or 1"),
         (
             COUNTS,
@@ -32,7 +32,7 @@ COUNTS, CHOSEN = ratings([1, 1, 2, 3, 1, 1, 7, 90]), ratings([1] * 8)
         ),
         (CHOSEN, ImplicitALS(), "the values are one-class: all values are 1"),
         (STARS.with_kind("counts"), ImplicitALS(), "the values are counts: as declared"),
-        (COUNTS.with_kind("stars"), BPMF(), "the values are stars: as declared"),
+        (COUNTS.with_kind("stars"), Joint(), "the values are stars: as declared"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -75,7 +75,7 @@ def test_values_that_are_all_alike_and_no_choices():
 
 @pytest.mark.parametrize("model", [ImplicitALS(), EASE()], ids=lambda model: type(model).__name__)
 def test_models_of_choices_do_not_suit_stars(model):
-    assert "the lowest as well; bpmf would suit" in misfit(model, STARS)
+    assert "the lowest as well; joint would suit" in misfit(model, STARS)
     assert misfit(model, COUNTS) is misfit(model, CHOSEN) is None
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tastespace.data.kinds import CHOICES
+from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.recommender import Recommender
+from tastespace.models.composed.joint import Joint
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
 
-FIRST_CHOICES: tuple[type[Recommender], ...] = (BPMF, ImplicitALS)  # the first that suits is the one to begin with
+FIRST_CHOICES: dict[Kind, type[Recommender]] = {  # by the kind of the ratings, the model to begin with
+    "stars": Joint,
+    "yes-no": BPMF,
+    "counts": ImplicitALS,
+    "one-class": ImplicitALS,
+}
 
 
 class Suited(NamedTuple):
@@ -24,16 +30,15 @@ class Suited(NamedTuple):
 def suitable_model(ratings: Ratings, *, seed: int | None = None) -> Suited:
     """The model to begin with: ``model, reason = suitable_model(ratings)``, and then ``model.fit(ratings)``.
 
-    `BPMF` for stars, with the logistic likelihood for yes and no; `ImplicitALS` for counts and one-class ratings. The
-    reason says what kind the ratings are, and how that is known (see `Ratings.kind`).
+    `Joint` for stars, `BPMF` with the logistic likelihood for yes and no, `ImplicitALS` for counts and one-class
+    ratings. The reason says what kind the ratings are, and how that is known (see `Ratings.kind`).
     """
     if not isinstance(ratings, Ratings):
         raise InvalidParameterError(
             f"suitable_model got {type(ratings).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
         )
     kind, known_by = ratings.kind_and_reason
-    found = next(model for model in (suited(each, ratings) for each in FIRST_CHOICES) if model.suits(kind))
-    return Suited(found.set_params(seed=seed), f"the values are {kind}: {known_by}")
+    return Suited(suited(FIRST_CHOICES[kind], ratings).set_params(seed=seed), f"the values are {kind}: {known_by}")
 
 
 def suited(model: type[Recommender], ratings: Ratings) -> Recommender:
@@ -49,7 +54,7 @@ def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
             return None  # What cannot be a choice is an error of the fit, and enough to be told.
         return (
             f"the values are stars ({known_by}), and {name} takes all of them for things chosen, the lowest as well; "
-            "bpmf would suit"
+            "joint would suit"
         )
     low, high = ratings.range
     if low == high and kind == "yes-no" and isinstance(recommender, BPMF) and recommender.takes_answers:
