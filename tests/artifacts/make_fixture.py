@@ -171,7 +171,7 @@ def answers(model: Any) -> dict[str, Any]:
         "where": lambda: listed(model.recommend(users, 3, where="genres = Drama", include_seen=True)),
         "every item": lambda: listed(model.recommend(users, 3, index=None)),
         "new user": lambda: listed(model.recommend(history=history, n=3)),
-        "similar items": lambda: model.similar_items([0, 1], 3).to_polars(),
+        "similar items": lambda: model.similar_items([0, 1], 3, shrinkage=0).to_polars(),
         "similar users": lambda: model.similar_users(users[:2], 3).to_polars(),
         "explain": lambda: model.explain("user-3", [2, 4], n=3).to_polars(),
         "explain to a new user": lambda: model.explain(None, [2, 4], history=history, n=3).to_polars(),

@@ -342,5 +342,6 @@ def abilities_of(posterior: Posterior) -> dict[str, bool]:
         "map": has_embeddings,
         "index": posterior.item_vectors is not None,
         "similar_items": has_embeddings or posterior.item_similarities is not None,
+        "complements": has_embeddings and posterior.item_similarities is not None,
         "similar_users": has_embeddings or belief.user_similarities is not None,
     }

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import liked_from
 from tastespace.data.ratings import Ratings
@@ -205,6 +205,16 @@ class ChoiceModel:
         """C: one row a user, one column an item."""
         linear = self.inverse.linear(self.pairs.weigh(history, self.n_items))
         return propensities(linear, history.counts, self.shares)
+
+    def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
+        """Partial correlations of choices, as in `tastespace.models.linear.ease`: -P_ij / sqrt(P_ii P_jj)."""
+        import scipy.sparse
+
+        n, sizes = len(item_rows), np.sqrt(self.inverse.diagonal).astype(np.float32)
+        each = scipy.sparse.csr_array((np.ones(n), item_rows, np.arange(n + 1)), shape=(n, self.n_items))
+        found: FloatMatrix = self.inverse.linear(each) * (sizes / sizes[item_rows, None])
+        found[np.arange(n), item_rows] = 1
+        return np.clip(found, -1, 1, out=found)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         common = {

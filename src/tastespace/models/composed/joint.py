@@ -19,7 +19,7 @@ read beside its average over all items, the base rate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
@@ -308,6 +308,11 @@ class JointPosterior(base.Posterior):
     @property
     def embeddings(self) -> FloatMatrix:
         return self.rating.embeddings
+
+    @property
+    def item_similarities(self) -> Callable[[IntArray, int], FloatMatrix] | None:  # type: ignore[override]
+        """What is chosen by the same users; None where choosing counts for nothing, and items go by taste."""
+        return None if self.found.weight == inf else self.choice.item_similarities
 
     @property
     def item_points(self) -> Any:  # type: ignore[override]
