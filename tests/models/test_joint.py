@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import inf
 
@@ -13,7 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import BPMF, Joint, Ratings, Thompson, load, save
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.models.base.posterior import Pairs
-from tastespace.models.composed.choice import ByItems, ByUsers, ChoiceModel, PairWeights, inverse_of, without
+from tastespace.models.composed import choice
+from tastespace.models.composed.choice import ByItems, ByUsers, ChoiceModel, LowRank, PairWeights, inverse_of, without
 from tastespace.models.composed.joint import (
     LEAST_LIKED,
     REGULARIZATIONS,
@@ -138,6 +140,47 @@ def test_leaving_ratings_out_equals_fitting_without_them(shape):
     assert np.abs(naive - expected).max() > 0.1
 
 
+def test_with_all_directions_a_low_rank_is_exact():
+    weights, penalties = weighed((30, 12))
+    rng = generator(5)
+    rest = sp.csr_array(weights.toarray() * (rng.random(weights.shape) < 0.7))
+    low, exact = LowRank.of(weights, penalties), ByUsers.of(weights, penalties, silent)
+    assert_allclose(low.diagonal, exact.diagonal, rtol=1e-5)
+    assert_allclose(low.linear(weights), exact.linear(weights), atol=1e-5)
+    assert_allclose(without(low, weights, rest), without(exact, weights, rest), atol=1e-4)
+
+
+def test_leaving_ratings_out_of_a_low_rank_equals_replacing_the_row(monkeypatch):
+    monkeypatch.setattr(choice, "RANK", 4)
+    weights, penalties = weighed((40, 12))
+    rest = sp.csr_array(weights.toarray() * (generator(5).random(weights.shape) < 0.7))
+    low = LowRank.of(weights, penalties)
+    # The same with matrices: F as the four directions leave it, one row of it replaced by the rest, as they leave that.
+    roots = np.sqrt(penalties)
+    directions = low.vectors * roots[:, None]
+    assert_allclose(directions.T @ directions, np.eye(4), atol=1e-5)
+    kept, kept_rest = ((part.toarray() / roots) @ directions @ directions.T * roots for part in (weights, rest))
+    singular = np.linalg.svd(weights.toarray() / roots, compute_uv=False)[:4] ** 2
+    assert_allclose(low.explained, singular / (1 + singular), rtol=1e-4)
+    for user in (0, 17):
+        changed = kept.copy()
+        changed[user] = kept_rest[user]
+        inverse = np.linalg.inv(changed.T @ changed + np.diag(penalties))
+        own = rest.toarray()[user]
+        expected = own - (own @ inverse) / np.diagonal(inverse)
+        assert_allclose(without(low, weights, rest)[user], expected, atol=1e-4)
+
+
+def test_a_catalogue_too_large_for_matrices(ratings, monkeypatch, tmp_path):
+    monkeypatch.setattr(choice, "MOST_ROWS", 40)
+    model = Joint(**SHORT).fit(ratings)
+    assert isinstance(model.posterior_.choice.inverse, LowRank)
+    save(model, tmp_path / "model")
+    for asked in ({"user_ids": [0, 1]}, {"history": {3: 5.0, 4: 1.0}}, {"user_ids": ["new"]}):
+        lists = [one.recommend(**asked).to_polars() for one in (model, load(tmp_path / "model"))]
+        assert lists[0].equals(lists[1])
+
+
 def test_a_pair_counts_more_if_it_was_liked(ratings):
     pairs, by_user = PairWeights.of(ratings), ratings.by_user
     own = by_user.take(np.array([3]))
@@ -232,13 +275,16 @@ def test_the_order_is_that_of_the_formula(fitted, user):
     assert_allclose(ranking.scores[0], scores[expected], rtol=1e-4)
 
 
-def test_weight_0_orders_by_choices_and_infinity_by_liking(ratings):
+def test_weight_0_orders_by_choices_and_infinity_by_liking(ratings, tmp_path):
     by_choice = Joint(**SHORT, weight=0.0, regularization=30.0).fit(ratings)
     propensity, *_ = everything(by_choice, 0)
     assert_array_equal(by_choice.recommend([0], 8).item_rows[0], unseen_order(by_choice, 0, propensity, 8))
     by_liking = Joint(**SHORT, weight=inf, regularization=30.0).fit(ratings)
     _, liked, *_ = everything(by_liking, 0)
     listed = by_liking.recommend([0], 8).item_rows[0]
+    save(by_liking, tmp_path / "model")  # JSON has no infinity.
+    json.loads((tmp_path / "model" / "manifest.json").read_text(), parse_constant=pytest.fail)
+    assert load(tmp_path / "model").weight == inf
     # Where it is next to equal, choices settle it.
     assert_allclose(liked[listed], liked[unseen_order(by_liking, 0, liked, 8)], atol=1e-3)
     assert (by_liking.recommend([0], 8).item_rows != by_choice.recommend([0], 8).item_rows).any()

@@ -23,13 +23,20 @@ of F by r changes G by r r^T - x x^T. With a = P x, b = P r, V = [a b] and
     P' r = b - V M^-1 (r.a, r.b)^T,   diag P' = diag P - rowsum((V M^-1) * V)
 
 This is exact but for D, whose share of G_jj is left as it is.
+
+Where both users and items are more than 20 000, neither matrix is made. With S = D^-1/2 and the largest singular values
+s and right singular vectors V of F S, F is replaced by what these leave of it, F S V V^T S^-1, and
+
+    P = S (I - V E V^T) S,   E = s^2 / (1 + s^2)
+
+Replacing a user's row works as before, with x and r as V leaves them where they change G: a = S V (1 - E) V^T S x.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +56,9 @@ ITEM_SHARE = 0.3  # of an item's own weight in its regularization
 POPULAR_RATINGS = 0.3  # that popularity counts for in the propensity of a user
 LEAST_PROPENSITY = 1e-12  # so that its logarithm is finite
 FEW_USERS = 4  # times as many items: P is made from a matrix of users
+MOST_ROWS = 20_000  # of a matrix of items or of users: 1.6 or 3.2 GB
+RANK = 256  # of P, where both would have more
+MORE_DIRECTIONS, ITERATIONS = 16, 3  # in the search for it
 STEPS = np.iinfo(np.int16).max  # in which weights are stored
 BLOCK_WEIGHTS = 1 << 20  # changed at once
 
@@ -120,6 +130,8 @@ class ByItems:
         """Rows of weights times P."""
         return np.asarray(self.diagonal * (rows.toarray() - self.linear(rows)))
 
+    entering = times  # rows of weights, as far as G has them, times P
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         sizes = np.sqrt(self.diagonal)
         scales = 1 / (np.float32(self.unit) * sizes)
@@ -152,7 +164,13 @@ class ByUsers:
         scaled = weights.multiply(1 / np.sqrt(penalties)).tocsr()
         inverse = _gram(scaled.T.tocsr(), observer)
         _invert(inverse, 1.0, observer)
-        explained = np.asarray((scaled.multiply((scaled.T @ inverse).T)).sum(axis=0)).ravel()
+        by_item = scaled.T.tocsr()
+        explained = np.concatenate(
+            [
+                np.asarray(by_item[part].multiply(by_item[part] @ inverse).sum(axis=1)).ravel()
+                for part in blocks(by_item.shape[0], by_item.shape[1], BLOCK_WEIGHTS)
+            ]
+        )
         return cls(weights, penalties, inverse, (1 - explained) / penalties)
 
     def times(self, rows: scipy.sparse.csr_array) -> DoubleArray:
@@ -167,6 +185,8 @@ class ByUsers:
         each = [self.times(rows[[place]]) for place in range(rows.shape[0])]
         return (rows.toarray() - np.vstack(each) / self.diagonal).astype(np.float32)
 
+    entering = times
+
     def by_items(self) -> ByItems:
         """The same as weights between items."""
         scaled = self.weights.multiply(1 / self.penalties).tocsr()
@@ -174,6 +194,55 @@ class ByUsers:
         inverse = -np.asarray(met @ scaled)
         inverse[np.diag_indices(len(inverse))] += 1 / self.penalties
         return ByItems.of(inverse.astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """P by the strongest directions of F, where neither of the two matrices would have room."""
+
+    vectors: FloatMatrix  # S V, items x rank
+    explained: FloatArray  # E
+    penalties: FloatArray  # D
+    diagonal: FloatArray  # of P
+
+    @classmethod
+    def of(cls, weights: scipy.sparse.csr_array, penalties: DoubleArray) -> LowRank:
+        """By subspace iteration from random directions (Halko, Martinsson and Tropp 2011); its seed is fixed."""
+        scaled = weights.multiply(1 / np.sqrt(penalties)).tocsr().astype(np.float32)
+        by_item, n_kept = scaled.T.tocsr(), min(RANK, *scaled.shape)
+        n = min(n_kept + MORE_DIRECTIONS, *scaled.shape)
+        basis = np.random.default_rng(0).standard_normal((scaled.shape[1], n), np.float32)
+        with threads.one_blas_thread():
+            for _ in range(ITERATIONS):
+                basis = np.linalg.qr(by_item @ (scaled @ np.linalg.qr(basis)[0]))[0]
+            image = scaled @ basis
+            squares, turn = np.linalg.eigh((image.T @ image).astype(np.float64))
+            squares, turn = np.maximum(squares[: -n_kept - 1 : -1], 0), turn[:, : -n_kept - 1 : -1]
+            vectors = basis @ turn.astype(np.float32)
+        explained = (squares / (1 + squares)).astype(np.float32)
+        diagonal = (1 - vectors**2 @ explained) / penalties
+        vectors /= np.sqrt(penalties)[:, None]
+        return cls(vectors, explained, penalties.astype(np.float32), diagonal.astype(np.float32))
+
+    def times(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """Rows of weights times P."""
+        return np.asarray(rows.multiply(1 / self.penalties).toarray() - self._met(rows, self.explained))
+
+    def entering(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """Rows of weights, as far as G has them, times P."""
+        return self._met(rows, 1 - self.explained)
+
+    def linear(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """c of rows of weights; each by itself, so that the company of a user changes nothing to the last bit."""
+        each = [self.times(rows[[place]]) for place in range(rows.shape[0])]
+        return np.asarray(rows.toarray() - np.vstack(each) / self.diagonal, np.float32)
+
+    def _met(self, rows: scipy.sparse.csr_array, scales: FloatArray) -> FloatMatrix:
+        with threads.one_blas_thread():
+            return np.asarray(((rows @ self.vectors) * scales) @ self.vectors.T)
+
+
+Inverse: TypeAlias = ByItems | ByUsers | LowRank
 
 
 def _gram(weights: scipy.sparse.csr_array, observer: Observer) -> NDArray[Any]:
@@ -185,7 +254,7 @@ def _gram(weights: scipy.sparse.csr_array, observer: Observer) -> NDArray[Any]:
 
 def gram_of(weights: scipy.sparse.csr_array, observer: Observer = silent) -> FloatMatrix | None:
     """G = F^T F, if P is made from it: where there are more users than items."""
-    return _gram(weights, observer) if weights.shape[1] <= weights.shape[0] else None
+    return _gram(weights, observer) if weights.shape[1] <= min(weights.shape[0], MOST_ROWS) else None
 
 
 def _invert(gram: NDArray[Any], penalties: Any, observer: Observer) -> None:
@@ -201,21 +270,26 @@ def _invert(gram: NDArray[Any], penalties: Any, observer: Observer) -> None:
 
 def inverse_of(
     weights: scipy.sparse.csr_array, regularization: float, observer: Observer, gram: FloatMatrix | None = None
-) -> ByItems | ByUsers:
-    """(G + D)^-1, by the smaller of the two matrices. G is overwritten, where it is known already."""
+) -> Inverse:
+    """(G + D)^-1, by the smaller of the two matrices, or by neither if both are too large.
+
+    G is overwritten, where it is known already.
+    """
     own = np.asarray(weights.multiply(weights).sum(axis=0, dtype=np.float64)).ravel()
     penalties, (n_users, n_items) = regularization + ITEM_SHARE * own, weights.shape
     gram = gram_of(weights, observer) if gram is None else gram
     if gram is not None:
         _invert(gram, penalties.astype(np.float32), observer)
         return ByItems.of(gram)
+    if min(weights.shape) > MOST_ROWS:
+        return LowRank.of(weights, penalties)
     by_users = ByUsers.of(weights.astype(np.float64), penalties, observer)
-    return by_users if FEW_USERS * n_users <= n_items else by_users.by_items()
+    return by_users.by_items() if n_items < min(FEW_USERS * n_users, MOST_ROWS) else by_users
 
 
-def without(inverse: ByItems | ByUsers, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array) -> FloatMatrix:
+def without(inverse: Inverse, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array) -> FloatMatrix:
     """c of users of whom only the rest of their ratings is known: as if the whole had never been seen."""
-    a, b = inverse.times(whole), inverse.times(rest)
+    a, b = inverse.entering(whole), inverse.entering(rest)
     xa, xb, ra, rb = (
         np.asarray(rows.multiply(solved).sum(axis=1)).reshape(-1, 1)
         for rows, solved in ((whole, a), (whole, b), (rest, a), (rest, b))
@@ -225,7 +299,7 @@ def without(inverse: ByItems | ByUsers, whole: scipy.sparse.csr_array, rest: sci
     # V M^-1, a column each.
     first = m22 / determinant * a - m12 / determinant * b
     second = m11 / determinant * b - m12 / determinant * a
-    product = b - first * ra - second * rb
+    product = inverse.times(rest) - first * ra - second * rb
     first *= a
     second *= b
     product /= inverse.diagonal - first - second
@@ -245,7 +319,7 @@ class ChoiceModel:
 
     pairs: PairWeights
     shares: FloatArray  # of the training users, who have each item
-    inverse: ByItems | ByUsers
+    inverse: Inverse
 
     @classmethod
     def of(
@@ -272,6 +346,12 @@ class ChoiceModel:
         }
         if isinstance(self.inverse, ByItems):
             return {**common, **self.inverse.arrays()}
+        if isinstance(self.inverse, LowRank):
+            return common | {
+                "vectors": self.inverse.vectors,
+                "explained": self.inverse.explained,
+                "penalties": self.inverse.penalties,
+            }
         weights = self.inverse.weights
         return common | {
             "user_offsets": weights.indptr.astype(np.int64),
@@ -288,6 +368,9 @@ class ChoiceModel:
         pairs, shares, n = PairWeights(*map(float, arrays["pairs"])), arrays["shares"], len(arrays["shares"])
         if "steps" in arrays:
             return cls(pairs, shares, ByItems.from_arrays(arrays))
+        if "vectors" in arrays:
+            parts = (arrays[name] for name in ("vectors", "explained", "penalties", "diagonal"))
+            return cls(pairs, shares, LowRank(*parts))
         given = arrays["user_weights"], arrays["user_items"], arrays["user_offsets"]
         weights = scipy.sparse.csr_array(given, shape=(len(arrays["user_offsets"]) - 1, n))
         return cls(pairs, shares, ByUsers(weights, arrays["penalties"], arrays["user_inverse"], arrays["diagonal"]))
