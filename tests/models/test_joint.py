@@ -333,6 +333,37 @@ def test_what_is_shown(fitted):
     assert shown.base_rate == fitted.posterior_.curve.base_rate
 
 
+@pytest.mark.parametrize("most_rows", [20_000, 40])
+def test_both_sides_are_explained(ratings, monkeypatch, most_rows):
+    monkeypatch.setattr(choice, "MOST_ROWS", most_rows)
+    model = Joint(**SHORT, regularization=30.0, weight=0.5).fit(ratings)
+    own = ratings.by_user.take(np.array([4], np.int32))
+    items = [*model.recommend([4], 3).item_ids.to_list(), ratings.items.ids[int(own.columns[0])]]  # and one they have
+    explanation = model.explain(4, items, n=3)
+    chosen, rows = explanation.chosen, ratings.items.rows_of(items)
+    side = model.posterior_.choice
+    linear = side.inverse.linear(side.pairs.weigh(own, ratings.n_items))[0, rows]
+    assert_allclose(chosen.scores, linear, atol=1e-5)
+    assert_allclose(chosen.remainder, 0, atol=1e-6)
+    assert chosen.contributions[3, 0] == pytest.approx(0, abs=1e-6)  # A thing does not speak for itself.
+    # By hand: what is missing without a rating, whose weight is as it was.
+    weights = side.pairs.weigh(own, ratings.n_items)
+    weights.data[2] = 0
+    assert_allclose(chosen.contributions[:, 2], linear - side.inverse.linear(weights)[0, rows], atol=1e-5)
+    entry = explanation.to_dict()["items"][0]["chosen"]
+    assert len(entry["because"]) == 3
+    assert sum(one["contribution"] for one in entry["because"]) + entry["others"] == pytest.approx(
+        entry["score"], abs=0.01
+    )
+    assert "Propensity to choose it" in repr(explanation)
+    # The rating side is that of BPMF, which has no other.
+    plain = BPMF(**SHORT).fit(ratings).explain(4, items, n=3)
+    assert plain.chosen is None
+    assert "chosen" not in plain.to_dict()["items"][0]
+    assert_array_equal(plain.contributions, explanation.contributions)
+    assert model.explain("new", items[:1]).chosen.contributions.shape == (1, 0)
+
+
 def test_predictions_are_those_of_bpmf(fitted, ratings):
     plain = BPMF(**SHORT).fit(ratings)
     ours, theirs = (model.predict(ratings.user_ids()[:200], ratings.item_ids()[:200]) for model in (fitted, plain))

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, blocks
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import liked_from
 from tastespace.data.ratings import Ratings
@@ -337,6 +337,18 @@ class ChoiceModel:
         """C: one row a user, one column an item."""
         linear = self.inverse.linear(self.pairs.weigh(history, self.n_items))
         return propensities(linear, history.counts, self.shares)
+
+    def contributions(self, history: CSR, items: IntArray) -> FloatMatrix:
+        """f_ik B_kj: what each rating k of one user adds to c of these items, items x ratings."""
+        import scipy.sparse
+
+        n_rated, found = len(history.columns), []
+        weights = self.pairs.weigh(history, self.n_items).data
+        for some in blocks(n_rated, self.n_items, BLOCK_WEIGHTS):
+            n = some.stop - some.start
+            alone = weights[some], history.columns[some], np.arange(n + 1)  # as if each were the only one
+            found.append(self.inverse.linear(scipy.sparse.csr_array(alone, shape=(n, self.n_items)))[:, items])
+        return np.vstack(found).T if found else np.zeros((len(items), 0), np.float32)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         common = {

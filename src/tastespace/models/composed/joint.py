@@ -395,6 +395,9 @@ class JointBelief(base.Belief):
     def probabilities(self, pairs: base.Pairs) -> FloatArray:
         return self.posterior.curve.of_logs(self._log_choices(pairs))
 
+    def choice_contributions(self, row: int, items: IntArray) -> FloatMatrix:
+        return self.posterior.choice.contributions(self.history.take(np.array([row], np.int32)), items)
+
     def liked(self, pairs: base.Pairs, sds: float = 0.0) -> DoubleArray:
         thresholds = self.liked_from[pairs.rows]
         if sds:
