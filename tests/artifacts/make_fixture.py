@@ -130,15 +130,8 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     "vb-hierarchical": ("VB", {"n_factors": 2, "passes": 5, "hierarchical": True}, "stars"),
     "vb-raw": ("VB", {"n_factors": 2, "passes": 5, "centred": False, "biases": False}, "stars"),
 }
-FEW = (
-    "als-found-strength",
-    "bpmf",
-    "bpmf-ordinal-levels",
-    "als-empirical-bayes",
-    "item-knn",
-    "joint",
-    "joint-by-liking",
-)
+LATER = ("joint", "joint-by-liking")  # than format 1
+FEW = ("als-found-strength", "bpmf", "bpmf-ordinal-levels", "als-empirical-bayes", "item-knn", *LATER)
 UPDATED = ("bpmf", "joint", "bpmf-logistic-negatives", "bpmf-noise-of-each", "als-found-strength")
 INDEXED = ("als-found-strength", "bpmf", "implicit-als")
 WITHOUT_RATINGS = ("als-found-strength", "bpmf", "implicit-als-biases")
