@@ -233,6 +233,9 @@ def explain(
         label = titled(one, None if explanation.titles is None else explanation.titles[k])
         console.print_line(f"{label}: {explanation.scores[k]:.2f}; for a new user {explanation.base[k]:.2f}")
         _print_reasons(explanation, k)
+        if explanation.chosen is not None:
+            console.print_line(f"Propensity to choose it: {explanation.chosen.scores[k]:.3f}")
+            _print_reasons(explanation.chosen, k)
 
 
 def _print_reasons(explanation: Explanation, position: int) -> None:

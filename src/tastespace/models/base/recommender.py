@@ -448,7 +448,7 @@ class Recommender(ABC):
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
         stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
-        it.
+        it. Where the model also has a belief about what is chosen, `chosen` of the answer is the same of that.
         """
         self.require_fitted()
         check_int("n", n, least=1)
