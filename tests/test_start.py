@@ -87,3 +87,9 @@ def test_the_sentence_of_a_verb_is_the_first_of_its_help(verb):
         function = main.function_of(verb)
     first = " ".join(function.__doc__.strip().split("\n\n")[0].split())
     assert first == sentence
+
+
+def test_settings_of_models_are_found_beside_them():
+    from tastespace.models import EmpiricalBayes
+
+    assert EmpiricalBayes is ts.EmpiricalBayes

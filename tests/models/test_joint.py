@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from math import inf
 
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import BPMF, Joint, Ratings, Thompson, load, save
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError
 from tastespace.models.base.posterior import Pairs
 from tastespace.models.composed import choice
 from tastespace.models.composed.choice import ByItems, ByUsers, ChoiceModel, LowRank, PairWeights, inverse_of, without
@@ -29,6 +30,7 @@ from tastespace.models.registry import misfit
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
+from tastespace.testing.toys import tastes
 
 pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 SHORT = {"n_factors": 3, "warmup": 20, "draws": 20, "thin": 1, "seed": 1}
@@ -472,3 +474,11 @@ def test_bad_parameters_are_refused(ratings):
             Joint(**SHORT, **{name: value}).fit(ratings)
     with pytest.raises(InvalidParameterError, match="one of choices"):
         Joint(**SHORT, likelihood="logistic:negatives=uniform").fit(ratings)
+
+
+def test_the_short_chain_of_the_search_does_not_warn():
+    """It is no model that anyone gets: only the final chains may say that they are too short."""
+    observed = tastes(80, 40, density=0.4, rng=generator(0))[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        Joint(n_factors=2, warmup=100, draws=200, seed=0, threads=1).fit(observed)

@@ -50,6 +50,7 @@ MODELS = ModelTable(
 )
 _CLASSES = {place.rpartition(":")[2]: place for place in MODELS.data.values()}
 _CLASSES["Recommender"] = "base.recommender:Recommender"
+_CLASSES["EmpiricalBayes"] = "factorization.empirical_bayes.settings:EmpiricalBayes"
 
 
 def __getattr__(name: str) -> Any:

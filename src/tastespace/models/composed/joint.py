@@ -529,7 +529,8 @@ class Joint(BPMF):
         held = HeldOut.of(observed, rng)
         found = None
         if len(held.rows) and "auto" in (self.weight, self.regularization):
-            learned = self._plain().set_params(**SHORT_CHAIN).infer_ratings(observed.masked(~held.is_held), rng, silent)
+            short, others = self._plain().set_params(**SHORT_CHAIN), observed.masked(~held.is_held)
+            learned = short.infer_ratings(others, rng, silent, is_final=False)
             people = base.People.strangers(held.rest)
             found = Search.of(observed, held, learned.believe(people, threads.resolve(self.threads)))
         observer(Progress("choosing the order of lists", 1, 3))
