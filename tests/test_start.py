@@ -46,16 +46,17 @@ def test_import_alone_loads_no_model_and_no_scipy():
 
 
 def test_names_for_type_checkers_are_those_that_are_resolved():
-    """Those of the package have a stub, from which its table is made; those of the models a block of their own."""
-    models = import_module("tastespace.models")
+    """The table of public names is made from the stub."""
     stub = ast.parse(Path(ts.__file__).with_suffix(".pyi").read_text())
-    block = next(node for node in ast.parse(Path(models.__file__).read_text()).body if isinstance(node, ast.If))
-    for module, nodes, table in ((ts, stub.body[1:], ts._MODULES), (models, block.body, None)):
-        declared = {alias.asname: node.module for node in nodes for alias in node.names}
-        assert set(declared) - {"__version__"} == set(module.__all__) - {"__version__", "MODELS"}
-        for name, place in declared.items():
-            assert getattr(module, name) is getattr(import_module(place), name)
-            assert table is None or table[name] == place
+    declared = {alias.asname: node.module for node in stub.body[1:] for alias in node.names}
+    assert declared == ts._MODULES
+    for name, place in declared.items():
+        assert getattr(ts, name) is getattr(import_module(place), name)
+
+
+def test_public_names_and_models_are_on_the_page_of_public_names():
+    page = (Path(__file__).parents[1] / "docs/reference/api.md").read_text()
+    assert not [name for name in [*ts.__all__, *MODELS] if f"`{name}`" not in page]
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -86,3 +87,9 @@ def test_the_sentence_of_a_verb_is_the_first_of_its_help(verb):
         function = main.function_of(verb)
     first = " ".join(function.__doc__.strip().split("\n\n")[0].split())
     assert first == sentence
+
+
+def test_settings_of_models_are_found_beside_them():
+    from tastespace.models import EmpiricalBayes
+
+    assert EmpiricalBayes is ts.EmpiricalBayes

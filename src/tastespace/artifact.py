@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -286,7 +287,10 @@ def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recomm
     model = _names_of(models).get(name) or MODELS[name]
     known = {field.name for field in fields(model)}
     parameters = translated(model, manifest["parameters"], warns=False)
-    recommender = model(**{name: value for name, value in parameters.items() if name in known})
+    given: dict[str, Any] = {
+        name: inf if value == "inf" else value for name, value in parameters.items() if name in known
+    }
+    recommender = model(**given)
     arrays = {
         name if part == MAIN_PART else f"{part}/{name}": array
         for part, file in manifest["parts"].items()
@@ -441,7 +445,11 @@ def _manifest(
         "tastespace": __version__,
         "model": _name_of(type(recommender)),
         "class": type(recommender).__name__,
-        "parameters": {key: value for key, value in recommender.get_params().items() if key not in NOT_SAVED},
+        "parameters": {
+            key: "inf" if isinstance(value, float) and value == inf else value  # JSON has no infinity.
+            for key, value in recommender.get_params().items()
+            if key not in NOT_SAVED
+        },
         "seed": recommender.seed_,
         "data": {
             "fingerprint": ratings.fingerprint(),

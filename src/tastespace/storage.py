@@ -37,7 +37,8 @@ _LEFT_OVER = re.compile(r"\..+-[0-9a-f]{8}" + re.escape(UNFINISHED))
 _PART = 1 << 20  # bytes read at a time
 _MAX_MARKS = 1000  # sets of files whose checksums were right, as far as this computer remembers
 # How the safetensors format calls the types that we write.
-_DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+_DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I16": np.int16}
+_DTYPES |= {"U8": np.uint8}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock of another process looks like
 

@@ -83,6 +83,8 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "item-knn": ("ItemKNN", {"n_neighbours": 4}, "stars"),
     "item-mean": ("ItemMean", {}, "stars"),
+    "joint": ("Joint", CHAINS, "stars"),
+    "joint-by-liking": ("Joint", CHAINS | {"weight": float("inf"), "regularization": 30.0}, "stars"),
     "logistic": ("LogisticMF", {"n_factors": 2, "epochs": 10}, CHOICES),
     "logistic-popularity": (
         "LogisticMF",
@@ -128,8 +130,9 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     "vb-hierarchical": ("VB", {"n_factors": 2, "passes": 5, "hierarchical": True}, "stars"),
     "vb-raw": ("VB", {"n_factors": 2, "passes": 5, "centred": False, "biases": False}, "stars"),
 }
-FEW = ("als-found-strength", "bpmf", "bpmf-ordinal-levels", "als-empirical-bayes", "item-knn")
-UPDATED = ("bpmf", "bpmf-logistic-negatives", "bpmf-noise-of-each", "als-found-strength")
+LATER = ("joint", "joint-by-liking")  # than format 1
+FEW = ("als-found-strength", "bpmf", "bpmf-ordinal-levels", "als-empirical-bayes", "item-knn", *LATER)
+UPDATED = ("bpmf", "joint", "bpmf-logistic-negatives", "bpmf-noise-of-each", "als-found-strength")
 INDEXED = ("als-found-strength", "bpmf", "implicit-als")
 WITHOUT_RATINGS = ("als-found-strength", "bpmf", "implicit-als-biases")
 
@@ -171,7 +174,7 @@ def answers(model: Any) -> dict[str, Any]:
         "where": lambda: listed(model.recommend(users, 3, where="genres = Drama", include_seen=True)),
         "every item": lambda: listed(model.recommend(users, 3, index=None)),
         "new user": lambda: listed(model.recommend(history=history, n=3)),
-        "similar items": lambda: model.similar_items([0, 1], 3).to_polars(),
+        "similar items": lambda: model.similar_items([0, 1], 3, shrinkage=0).to_polars(),
         "similar users": lambda: model.similar_users(users[:2], 3).to_polars(),
         "explain": lambda: model.explain("user-3", [2, 4], n=3).to_polars(),
         "explain to a new user": lambda: model.explain(None, [2, 4], history=history, n=3).to_polars(),

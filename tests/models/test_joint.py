@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from dataclasses import replace
 from math import inf
 
@@ -11,9 +13,10 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import BPMF, Joint, Ratings, Thompson, load, save
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError
 from tastespace.models.base.posterior import Pairs
-from tastespace.models.composed.choice import ByItems, ByUsers, ChoiceModel, PairWeights, inverse_of, without
+from tastespace.models.composed import choice
+from tastespace.models.composed.choice import ByItems, ByUsers, ChoiceModel, LowRank, PairWeights, inverse_of, without
 from tastespace.models.composed.joint import (
     LEAST_LIKED,
     REGULARIZATIONS,
@@ -27,6 +30,7 @@ from tastespace.models.registry import misfit
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
+from tastespace.testing.toys import tastes
 
 pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 SHORT = {"n_factors": 3, "warmup": 20, "draws": 20, "thin": 1, "seed": 1}
@@ -96,11 +100,13 @@ def test_the_inverse_is_the_same_from_users_and_from_items(shape):
     by_users = ByUsers.of(weights, penalties, silent)
     assert_allclose(by_users.diagonal, np.diagonal(inverted(weights, penalties)), rtol=1e-12)
     assert_allclose(by_users.times(weights), exact, rtol=1e-10, atol=1e-13)
-    # Weights between items are kept in half precision: three digits.
-    for by_items in (ByItems.of(inverted(weights, penalties)), by_users.by_items()):
-        assert_allclose(by_items.diagonal, by_users.diagonal, rtol=1e-12)
-        assert_allclose(by_items.times(weights), exact, rtol=2e-3, atol=2e-3 * np.abs(exact).max())
-        assert_allclose(by_items.linear(weights), by_users.linear(weights), atol=5e-3)
+    # Weights between items are kept in single precision, in steps of 1 / 32 767 of the largest.
+    for by_items in (ByItems.of(inverted(weights, penalties).astype(np.float32)), by_users.by_items()):
+        assert_allclose(by_items.diagonal, by_users.diagonal, rtol=1e-6)
+        assert_allclose(by_items.times(weights), exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
+        assert_allclose(by_items.linear(weights), by_users.linear(weights), atol=1e-4)
+        stored = {"diagonal": by_items.diagonal, **by_items.arrays()}
+        assert_array_equal(ByItems.from_arrays(stored).matrix, by_items.matrix)
     # With a plausible mistake, D in place of its inverse, nothing is the same.
     assert np.abs(replace(by_users, penalties=1 / penalties).times(weights) - exact).max() > 0.1 * np.abs(exact).max()
 
@@ -108,9 +114,9 @@ def test_the_inverse_is_the_same_from_users_and_from_items(shape):
 @pytest.mark.parametrize(("shape", "kind"), [((5, 30), ByUsers), ((20, 30), ByItems), ((30, 20), ByItems)])
 def test_the_smaller_matrix_is_kept(shape, kind):
     weights, penalties = weighed(shape)
-    found = inverse_of(weights, 3.0, silent)
+    found = inverse_of(weights.astype(np.float32), 3.0, silent)
     assert type(found) is kind
-    assert_allclose(found.diagonal, np.diagonal(inverted(weights, penalties)), rtol=1e-10)
+    assert_allclose(found.diagonal, np.diagonal(inverted(weights, penalties)), rtol=1e-6)
 
 
 def refitted(weights, penalties, user, rest):
@@ -129,11 +135,52 @@ def test_leaving_ratings_out_equals_fitting_without_them(shape):
     expected = np.stack([refitted(weights, penalties, user, kept[user]) for user in range(shape[0])])
     by_users = ByUsers.of(weights, penalties, silent)
     rest = sp.csr_array(kept)
-    assert_allclose(without(by_users, weights, rest), expected, rtol=1e-8, atol=1e-8)
-    assert_allclose(without(by_users.by_items(), weights, rest), expected, atol=0.01)
+    assert_allclose(without(by_users, weights, rest), expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(without(by_users.by_items(), weights, rest), expected, atol=1e-3)
     # With what was held out left in the matrix, it is something else: what was held out is seen again.
     naive = kept - by_users.times(rest) / by_users.diagonal
     assert np.abs(naive - expected).max() > 0.1
+
+
+def test_with_all_directions_a_low_rank_is_exact():
+    weights, penalties = weighed((30, 12))
+    rng = generator(5)
+    rest = sp.csr_array(weights.toarray() * (rng.random(weights.shape) < 0.7))
+    low, exact = LowRank.of(weights, penalties), ByUsers.of(weights, penalties, silent)
+    assert_allclose(low.diagonal, exact.diagonal, rtol=1e-5)
+    assert_allclose(low.linear(weights), exact.linear(weights), atol=1e-5)
+    assert_allclose(without(low, weights, rest), without(exact, weights, rest), atol=1e-4)
+
+
+def test_leaving_ratings_out_of_a_low_rank_equals_replacing_the_row(monkeypatch):
+    monkeypatch.setattr(choice, "RANK", 4)
+    weights, penalties = weighed((40, 12))
+    rest = sp.csr_array(weights.toarray() * (generator(5).random(weights.shape) < 0.7))
+    low = LowRank.of(weights, penalties)
+    # The same with matrices: F as the four directions leave it, one row of it replaced by the rest, as they leave that.
+    roots = np.sqrt(penalties)
+    directions = low.vectors * roots[:, None]
+    assert_allclose(directions.T @ directions, np.eye(4), atol=1e-5)
+    kept, kept_rest = ((part.toarray() / roots) @ directions @ directions.T * roots for part in (weights, rest))
+    singular = np.linalg.svd(weights.toarray() / roots, compute_uv=False)[:4] ** 2
+    assert_allclose(low.explained, singular / (1 + singular), rtol=1e-4)
+    for user in (0, 17):
+        changed = kept.copy()
+        changed[user] = kept_rest[user]
+        inverse = np.linalg.inv(changed.T @ changed + np.diag(penalties))
+        own = rest.toarray()[user]
+        expected = own - (own @ inverse) / np.diagonal(inverse)
+        assert_allclose(without(low, weights, rest)[user], expected, atol=1e-4)
+
+
+def test_a_catalogue_too_large_for_matrices(ratings, monkeypatch, tmp_path):
+    monkeypatch.setattr(choice, "MOST_ROWS", 40)
+    model = Joint(**SHORT).fit(ratings)
+    assert isinstance(model.posterior_.choice.inverse, LowRank)
+    save(model, tmp_path / "model")
+    for asked in ({"user_ids": [0, 1]}, {"history": {3: 5.0, 4: 1.0}}, {"user_ids": ["new"]}):
+        lists = [one.recommend(**asked).to_polars() for one in (model, load(tmp_path / "model"))]
+        assert lists[0].equals(lists[1])
 
 
 def test_a_pair_counts_more_if_it_was_liked(ratings):
@@ -197,11 +244,10 @@ def test_where_choosing_says_nothing_liking_decides():
 
 
 def test_where_ratings_say_nothing_choosing_decides():
-    noise = world(400, likes=0.0, noise=1.0)
-    model = Joint(**SHORT).fit(noise)
-    assert model.posterior_.found.weight == 0
-    # And with ratings that say something, it is neither: the same pairs.
-    assert 0 < Joint(**SHORT).fit(world(400)).posterior_.found.weight < inf
+    model = Joint(**SHORT).fit(world(1000, likes=0.0, noise=1.0))
+    assert model.posterior_.found.weight <= 0.25
+    # And with ratings that say something, it is neither.
+    assert 0.25 < Joint(**SHORT).fit(world(1000)).posterior_.found.weight < inf
 
 
 def test_settings_are_those_looked_at(fitted):
@@ -231,13 +277,16 @@ def test_the_order_is_that_of_the_formula(fitted, user):
     assert_allclose(ranking.scores[0], scores[expected], rtol=1e-4)
 
 
-def test_weight_0_orders_by_choices_and_infinity_by_liking(ratings):
+def test_weight_0_orders_by_choices_and_infinity_by_liking(ratings, tmp_path):
     by_choice = Joint(**SHORT, weight=0.0, regularization=30.0).fit(ratings)
     propensity, *_ = everything(by_choice, 0)
     assert_array_equal(by_choice.recommend([0], 8).item_rows[0], unseen_order(by_choice, 0, propensity, 8))
     by_liking = Joint(**SHORT, weight=inf, regularization=30.0).fit(ratings)
     _, liked, *_ = everything(by_liking, 0)
     listed = by_liking.recommend([0], 8).item_rows[0]
+    save(by_liking, tmp_path / "model")  # JSON has no infinity.
+    json.loads((tmp_path / "model" / "manifest.json").read_text(), parse_constant=pytest.fail)
+    assert load(tmp_path / "model").weight == inf
     # Where it is next to equal, choices settle it.
     assert_allclose(liked[listed], liked[unseen_order(by_liking, 0, liked, 8)], atol=1e-3)
     assert (by_liking.recommend([0], 8).item_rows != by_choice.recommend([0], 8).item_rows).any()
@@ -284,6 +333,37 @@ def test_what_is_shown(fitted):
     own = fitted.ratings_.by_user.take(np.array([4]))
     assert_allclose(shown.liked_from, fitted.posterior_.choice.pairs.liked_from(own))
     assert shown.base_rate == fitted.posterior_.curve.base_rate
+
+
+@pytest.mark.parametrize("most_rows", [20_000, 40])
+def test_both_sides_are_explained(ratings, monkeypatch, most_rows):
+    monkeypatch.setattr(choice, "MOST_ROWS", most_rows)
+    model = Joint(**SHORT, regularization=30.0, weight=0.5).fit(ratings)
+    own = ratings.by_user.take(np.array([4], np.int32))
+    items = [*model.recommend([4], 3).item_ids.to_list(), ratings.items.ids[int(own.columns[0])]]  # and one they have
+    explanation = model.explain(4, items, n=3)
+    chosen, rows = explanation.chosen, ratings.items.rows_of(items)
+    side = model.posterior_.choice
+    linear = side.inverse.linear(side.pairs.weigh(own, ratings.n_items))[0, rows]
+    assert_allclose(chosen.scores, linear, atol=1e-5)
+    assert_allclose(chosen.remainder, 0, atol=1e-6)
+    assert chosen.contributions[3, 0] == pytest.approx(0, abs=1e-6)  # A thing does not speak for itself.
+    # By hand: what is missing without a rating, whose weight is as it was.
+    weights = side.pairs.weigh(own, ratings.n_items)
+    weights.data[2] = 0
+    assert_allclose(chosen.contributions[:, 2], linear - side.inverse.linear(weights)[0, rows], atol=1e-5)
+    entry = explanation.to_dict()["items"][0]["chosen"]
+    assert len(entry["because"]) == 3
+    assert sum(one["contribution"] for one in entry["because"]) + entry["others"] == pytest.approx(
+        entry["score"], abs=0.01
+    )
+    assert "Propensity to choose it" in repr(explanation)
+    # The rating side is that of BPMF, which has no other.
+    plain = BPMF(**SHORT).fit(ratings).explain(4, items, n=3)
+    assert plain.chosen is None
+    assert "chosen" not in plain.to_dict()["items"][0]
+    assert_array_equal(plain.contributions, explanation.contributions)
+    assert model.explain("new", items[:1]).chosen.contributions.shape == (1, 0)
 
 
 def test_predictions_are_those_of_bpmf(fitted, ratings):
@@ -394,3 +474,11 @@ def test_bad_parameters_are_refused(ratings):
             Joint(**SHORT, **{name: value}).fit(ratings)
     with pytest.raises(InvalidParameterError, match="one of choices"):
         Joint(**SHORT, likelihood="logistic:negatives=uniform").fit(ratings)
+
+
+def test_the_short_chain_of_the_search_does_not_warn():
+    """It is no model that anyone gets: only the final chains may say that they are too short."""
+    observed = tastes(80, 40, density=0.4, rng=generator(0))[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        Joint(n_factors=2, warmup=100, draws=200, seed=0, threads=1).fit(observed)

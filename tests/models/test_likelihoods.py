@@ -34,11 +34,11 @@ def numbers():
 
 
 def of_kind(numbers, kind):
-    if kind == "uneven":
-        return numbers
     if kind == "ordinal":
         return replace(numbers, values=np.clip(np.round(2 * numbers.values) / 2, 1, 5).astype(np.float32))
-    return replace(numbers, values=(numbers.values > 3).astype(np.float32))
+    if kind in ("probit", "logistic"):
+        return replace(numbers, values=(numbers.values > 3).astype(np.float32))
+    return numbers
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_predictions_are_ratings_with_all_uncertainty(kind, fitted, numbers):
     assert (prediction.rating_sd > prediction.belief_sd).all()
     interval = prediction.interval(0.9)
     assert np.mean((interval[:, 0] <= ratings.values) & (ratings.values <= interval[:, 1])) > 0.85
-    if kind != "uneven":
+    if kind in ("ordinal", "probit", "logistic"):
         chances = prediction.level_probabilities()
         np.testing.assert_allclose(chances.sum(1), 1)
         levels = np.unique(ratings.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,8 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, DampedBias, GlobalMean, ItemKNN, Popular, Ratings, UserKNN
-from tastespace.errors import InvalidParameterError, UnknownIdError
+from tastespace import ALS, DampedBias, GlobalMean, ItemKNN, Joint, Popular, Ratings, UserKNN
+from tastespace.errors import ConvergenceWarning, InvalidParameterError, UnknownIdError
 from tastespace.models.base.similarity import directions
 from tastespace.models.baselines.baselines import BiasBelief, BiasPosterior
 from tastespace.randomness import generator
@@ -34,12 +35,65 @@ def test_items_against_all_cosines(model):
     factors = model.posterior_.items.factors.astype(np.float64)
     expected = cosines(factors, factors)
     np.fill_diagonal(expected, -np.inf)
-    found = model.similar_items(RATINGS.items.ids, 5)
-    for row in range(30):
-        best = np.argsort(-expected[row])[:5]
-        assert found.rows[row].tolist() == best.tolist()
-        assert_allclose(found.similarities[row], expected[row, best], atol=1e-5)
-    assert not found.cold.any()
+    counts = np.bincount(RATINGS.item_rows, minlength=30)
+    for shrinkage, options in ((0, {"shrinkage": 0}), (5, {"shrinkage": 5.0}), (20, {})):
+        trust = counts / (counts + shrinkage)
+        shrunk = np.where(np.isfinite(expected), expected * np.outer(trust, trust), -np.inf)
+        found = model.similar_items(RATINGS.items.ids, 5, **options)
+        for row in range(30):
+            best = np.argsort(-shrunk[row])[:5]
+            assert found.rows[row].tolist() == best.tolist()
+            assert_allclose(found.similarities[row], shrunk[row, best], atol=1e-5)
+        assert not found.cold.any()
+
+
+def test_rare_items_do_not_win_by_chance():
+    """Two genres and many items that few have rated: of an item with many ratings, the neighbors are others like it."""
+    rng = np.random.default_rng(3)
+    n_known, n_rare = 20, 400
+    users, items = np.nonzero(rng.random((150, n_known)) < 0.6)
+    rare_users, rare_items = rng.integers(150, size=2 * n_rare), n_known + np.arange(2 * n_rare) % n_rare
+    likes = np.clip(np.where((users + items) % 2 == 0, 4.0, 2.0) + rng.normal(0, 1.0, len(users)), 1, 5)
+    rare_likes = np.where((rare_users + rare_items) % 2 == 0, 5.0, 1.0)
+    observed = Ratings.from_arrays(
+        np.concatenate([users, rare_users]), np.concatenate([items, rare_items]), np.concatenate([likes, rare_likes])
+    )
+    model = ALS(n_factors=8, regularisation=0.02, seed=0).fit(observed)
+
+    def rare(**options):
+        return (model.similar_items(np.arange(n_known), 5, **options).to_polars()["similar"] >= n_known).mean()
+
+    assert rare() < 0.05
+    assert rare(shrinkage=0) > 0.5  # the broken twin
+
+
+def test_alternatives_and_complements_are_told_apart():
+    """Cameras are chosen with their bags by the same users, who like cameras and dislike bags, or the other way."""
+    rng = np.random.default_rng(0)
+    n_users, n_items = 600, 24  # items 0-5 and 6-11 are shop one's cameras and bags, 12-17 and 18-23 shop two's
+    shop = np.arange(n_users) % 2
+    at_home = (np.arange(n_items) // 12) == shop[:, None]
+    chosen = rng.random((n_users, n_items)) < np.where(at_home, 0.6, 0.03)
+    users, items = np.nonzero(chosen)
+    likes_cameras, is_camera = (np.arange(n_users) // 2) % 2 == 0, items // 6 % 2 == 0
+    stars = np.clip(3 + np.where(likes_cameras[users] == is_camera, 1.5, -1.5) + rng.normal(0, 0.5, len(users)), 1, 5)
+    observed = Ratings.from_arrays(users, items, stars.round(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Short: two directions of taste are found soon.
+        model = Joint(n_factors=4, chains=1, warmup=20, draws=20, seed=0, weight=1.0).fit(observed)
+    with_it = model.similar_items([0], 5, kind="alternatives").to_polars()["similar"]
+    beside = model.similar_items([0], 5, kind="complements").to_polars()["similar"]
+    assert set(with_it) <= set(range(1, 6))
+    assert set(beside) <= set(range(6, 12))
+
+
+def test_a_kind_of_similarity_needs_both_sides(model):
+    with pytest.raises(InvalidParameterError, match="does not know choices and tastes apart"):
+        model.similar_items([1], kind="complements")
+    with pytest.raises(InvalidParameterError, match="kind is 'twins'; expected None, 'alternatives' or 'complements'"):
+        model.similar_items([1], kind="twins")
+    with pytest.raises(InvalidParameterError, match="shrinkage"):
+        model.similar_items([1], shrinkage=-1)
 
 
 def test_a_bias_is_no_part_of_likeness(model):

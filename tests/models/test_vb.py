@@ -285,7 +285,7 @@ def test_a_training_user_is_folded_in_where_training_left_them(ratings, covarian
 
 def test_the_posterior_can_all_that_is_asked_of_a_belief(fitted):
     posterior = fitted.posterior_
-    assert [name for name, can in abilities_of(posterior).items() if not can] == ["choices"]
+    assert [name for name, can in abilities_of(posterior).items() if not can] == ["choices", "complements"]
     assert not posterior.keeps_users
     assert not posterior.items_are_certain
 

@@ -23,9 +23,10 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
-from tastespace.models import MODELS, PMF, Recommender
+from tastespace.models import MODELS, Recommender
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import check_resumable
+from tastespace.models.factorization.sgd.pmf import PMF
 from tastespace.randomness import resolve
 
 

@@ -22,7 +22,9 @@ from tastespace.data.sources import resolve, suggestion
 from tastespace.data.sources.source import is_cached
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.models import EASE, MODELS, Popular, Recommender
+from tastespace.models import MODELS, Recommender
+from tastespace.models.baselines.baselines import Popular
+from tastespace.models.linear.ease import EASE
 from tastespace.models.registry import misfit, suitable_model
 from tastespace.settings import translated
 

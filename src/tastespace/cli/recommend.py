@@ -19,6 +19,7 @@ from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
 from tastespace.models.base.results import Lists, as_entries, titled
+from tastespace.models.base.similarity import SimilarKind
 
 Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
 Exclude = Annotated[list[str] | None, Option("--exclude", help="Item never to show; can be repeated.")]
@@ -170,6 +171,10 @@ def similar(
     item: Annotated[list[str] | None, Option("--item", "-i", help="Item id; can be repeated.")] = None,
     user: Users = None,
     n: Annotated[int, Option("-n", help="Number of neighbors.")] = 10,
+    kind: Annotated[
+        SimilarKind | None,
+        Option("--kind", help="Only items chosen by the same users that are also alike in taste, or that are not."),
+    ] = None,
     where: Where = None,
     history: History = None,
     threads: Threads = None,
@@ -178,13 +183,14 @@ def similar(
     """Find the items most similar to an item, or the users most similar to a user."""
     about_users = bool(user) or history is not None
     options.require(bool(item) != about_users, "expected --item ID; or --user ID, or --history FILE")
-    options.require(not about_users or where is None, "--where is about items; expected it together with --item only")
+    for name, given in (("--where", where), ("--kind", kind)):
+        options.require(not about_users or given is None, f"{name} is about items; expected it with --item only")
     recommender = artifact.load(model).set_params(threads=threads)
     if about_users:
         found = recommender.similar_users(options.ids(user), n, history=options.history_of(history, user))
         asked = options.known_ids(recommender.ratings_.users, found.ids)
     else:
-        found = recommender.similar_items(options.ids(item), n, where=where)
+        found = recommender.similar_items(options.ids(item), n, where=where, kind=kind)
         asked = options.known_ids(recommender.ratings_.items, found.ids)
     titles = [None] * len(found) if found.titles is None else found.titles.to_list()
     if json:
@@ -227,6 +233,9 @@ def explain(
         label = titled(one, None if explanation.titles is None else explanation.titles[k])
         console.print_line(f"{label}: {explanation.scores[k]:.2f}; for a new user {explanation.base[k]:.2f}")
         _print_reasons(explanation, k)
+        if explanation.chosen is not None:
+            console.print_line(f"Propensity to choose it: {explanation.chosen.scores[k]:.3f}")
+            _print_reasons(explanation.chosen, k)
 
 
 def _print_reasons(explanation: Explanation, position: int) -> None:

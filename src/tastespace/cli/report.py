@@ -22,9 +22,10 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference import diagnostics
 from tastespace.inference.transition import Trace
-from tastespace.models import BPMF, MODELS
+from tastespace.models import MODELS
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
+from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.monotone.monotone import MonotoneMF
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.model_page import Shown, check_path, write_report

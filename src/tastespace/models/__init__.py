@@ -12,24 +12,6 @@ from tastespace.settings import kind_of
 
 if TYPE_CHECKING:
     from tastespace.models.base.recommender import Recommender as Recommender
-    from tastespace.models.baselines.baselines import DampedBias as DampedBias
-    from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
-    from tastespace.models.baselines.baselines import ItemMean as ItemMean
-    from tastespace.models.baselines.baselines import Popular as Popular
-    from tastespace.models.composed.joint import Joint as Joint
-    from tastespace.models.factorization.als.als import ALS as ALS
-    from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes as EmpiricalBayes
-    from tastespace.models.factorization.gibbs.bpmf import BPMF as BPMF
-    from tastespace.models.factorization.implicit.implicit_als import ImplicitALS as ImplicitALS
-    from tastespace.models.factorization.implicit.logistic_mf import LogisticMF as LogisticMF
-    from tastespace.models.factorization.monotone.monotone import MonotoneMF as MonotoneMF
-    from tastespace.models.factorization.sgd.pmf import PMF as PMF
-    from tastespace.models.factorization.sphere.sphere import SphereALS as SphereALS
-    from tastespace.models.factorization.sphere.sphere import SphereBPMF as SphereBPMF
-    from tastespace.models.factorization.vb.vb import VB as VB
-    from tastespace.models.linear.ease import EASE as EASE
-    from tastespace.models.neighbors.knn import ItemKNN as ItemKNN
-    from tastespace.models.neighbors.knn import UserKNN as UserKNN
 
 
 class ModelTable(UserDict[str, Any]):
@@ -66,14 +48,12 @@ MODELS = ModelTable(
         "monotone": "factorization.monotone.monotone:MonotoneMF",
     }
 )
-_PLACES = {place.rpartition(":")[2]: place for place in MODELS.data.values()} | {
-    "Recommender": "base.recommender:Recommender",
-    "EmpiricalBayes": "factorization.empirical_bayes.settings:EmpiricalBayes",
-}
-__all__ = sorted(["MODELS", *_PLACES])  # noqa: PLE0605
+_CLASSES = {place.rpartition(":")[2]: place for place in MODELS.data.values()}
+_CLASSES["Recommender"] = "base.recommender:Recommender"
+_CLASSES["EmpiricalBayes"] = "factorization.empirical_bayes.settings:EmpiricalBayes"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return kind_of(f"{__name__}.{_PLACES[name]}")
+    return kind_of(f"{__name__}.{_CLASSES[name]}")

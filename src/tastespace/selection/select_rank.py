@@ -19,8 +19,9 @@ from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.metrics.rating import rmse
 from tastespace.evaluation.resampling import UNDEFINED, figure
 from tastespace.inference.transition import NOISE
-from tastespace.models import BPMF, Recommender
+from tastespace.models import Recommender
 from tastespace.models.base.parameters import check_int, check_option
+from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.progress import Observer, silent
 from tastespace.randomness import resolve

@@ -11,6 +11,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import Query
 from tastespace.models.base.results import Lists, rounded
+from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of, entries
 from tastespace.report.taste_map import TasteMap, place_content, user_place
 from tastespace.service.live_model import Known, Loaded
@@ -87,9 +88,9 @@ class Answerer:
         items = [{**item, "attributes": attributes} for item, attributes in zip(items, about, strict=True)]
         return answer | {"items": items}
 
-    def similar(self, item: str, n: int, where: str | None) -> dict[str, Any]:
+    def similar(self, item: str, n: int, where: str | None, kind: SimilarKind | None) -> dict[str, Any]:
         self._limit("n", n)
-        answer = self._listed(self.loaded.recommender.similar_items([item], n, where=where))
+        answer = self._listed(self.loaded.recommender.similar_items([item], n, where=where, kind=kind))
         return answer | {"item": item}
 
     def _listed(self, lists: Lists) -> dict[str, Any]:

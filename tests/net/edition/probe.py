@@ -55,17 +55,18 @@ def cases() -> Iterator[Case]:
     """All of them, in the order in which they are run."""
     for name in DATA:
         yield Case(f"data/{name}", of_data(name))
-    for model in MODELS:
+    known = [model for model, name in MODELS.items() if hasattr(ts, name)]  # Earlier editions have fewer.
+    for model in known:
         for data in ("counts", "demo-counts") if model in OF_CHOICES else ("stars", "demo"):
             yield Case(f"{model}/{data}", of_fit(model, data, {}))
         for variant, (data, parameters) in VARIANTS.get(model, {}).items():
             yield Case(f"{model}/{variant}", of_fit(model, data, parameters))
-    for model in ("als", "bpmf", "implicit-als", "sphere"):
+    for model in ("als", "bpmf", "implicit-als", "sphere", *(("joint",) if "joint" in known else ())):
         data = "counts" if model in OF_CHOICES else "stars"
         yield Case(f"{model}/two threads", of_fit(model, data, {}, threads=2), equals=f"{model}/{data}")
-    for name, given in UPDATED.items():
+    for name, given in ((name, given) for name, given in UPDATED.items() if given[0] in known):
         yield Case(f"update/{name}", of_update(*given))
-    for name, given in CHECKPOINTED.items():
+    for name, given in ((name, given) for name, given in CHECKPOINTED.items() if given[0] in known):
         yield Case(f"checkpoints/{name}, not interrupted", of_run(*given))
         yield Case(f"checkpoints/{name}", of_resumed(*given), equals=f"checkpoints/{name}, not interrupted")
     yield Case("start/bpmf from als", of_start("bpmf"))

@@ -17,6 +17,7 @@ MODELS = {
     "vb": "VB",
     "bpmf": "BPMF",
     "sphere": "SphereBPMF",
+    "joint": "Joint",
     "sphere-als": "SphereALS",
     "implicit-als": "ImplicitALS",
     "logistic": "LogisticMF",
@@ -29,6 +30,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "pmf": {"n_factors": 4, "epochs": 12},
     "vb": {"n_factors": 4, "passes": 15},
     "bpmf": SHORT_CHAINS,
+    "joint": SHORT_CHAINS,
     "sphere": SHORT_CHAINS,
     "sphere-als": {"n_factors": 4, "sweeps": 8},
     "implicit-als": {"n_factors": 4, "sweeps": 6},
@@ -183,6 +185,7 @@ UPDATED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bpmf, auto factors": ("bpmf", "stars", {"n_factors": "auto", "most_factors": 6}),
     "bpmf, evidence": ("bpmf", "stars", {"weights": "evidence"}),
     "sphere": ("sphere", "stars", {}),
+    "joint": ("joint", "stars", {}),
     "implicit-als": ("implicit-als", "counts", {}),
 }
 CHECKPOINTED: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -191,4 +194,5 @@ CHECKPOINTED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bpmf, auto factors": ("bpmf", "stars", {"n_factors": "auto", "most_factors": 6}),
     "bpmf, noise of users and items": ("bpmf", "stars", {"noise": "per-user-and-item"}),
     "sphere": ("sphere", "stars", {}),
+    "joint": ("joint", "stars", {}),
 }

@@ -9,11 +9,14 @@ rating at a time, and what does not add up is told as the remainder.
 
 One prediction for each rating takes long where there are many: of a user with more than `FEW` ratings, models with
 draws take the slopes g_j at those ratings instead, all at once. For even Gaussian noise these are the same.
+
+Where a model also has a belief about what is chosen, a second explanation beside it says what each rating adds to the
+propensity to choose an item, by the weights between items; these add up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +55,7 @@ class Explanation(Table):
     contributions: FloatMatrix  # items x ratings
     n: int  # how many are shown
     are_choices: bool = False  # the ratings say how often something was chosen
+    chosen: Explanation | None = None  # the same of the propensity to choose, where the model has one
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -98,10 +102,15 @@ class Explanation(Table):
                 "because": as_entries(self.of(place)),
                 "others": rounded(self.others[place]),
                 "remainder": rounded(self.remainder[place]),
+                **({} if self.chosen is None else {"chosen": self.chosen._entry(place)}),
             }
             for place in range(len(self))
         ]
         return {"user": self.user_id, "cold": self.cold, "items": entries}
+
+    def _entry(self, place: int) -> dict[str, Any]:
+        because = as_entries(self.of(place))
+        return {"score": rounded(self.scores[place]), "because": because, "others": rounded(self.others[place])}
 
     @property
     def heading(self) -> str:
@@ -122,6 +131,10 @@ class Explanation(Table):
                 lines.append(f"  {self.others[place]:+7.3f}  because of {n_others} other {noun}")
             if abs(self.remainder[place]) >= 0.001:
                 lines.append(f"  {self.remainder[place]:+7.3f}  that no single {self.noun} accounts for")
+            if self.chosen is not None:
+                lines.append(f"  Propensity to choose it: {self.chosen.scores[place]:.3f}")
+                for row in self.chosen.of(place).iter_rows(named=True):
+                    lines.append(f"  {row['contribution']:+7.3f}  because of {titled(row['item'], row.get('title'))}")
         if len(self) > SHOWN:
             lines.append(f"… and {len(self) - SHOWN} more; to_polars() has them all")
         return "\n".join(lines)
@@ -153,7 +166,7 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
     ratings, rated = query.trained, query.people.history
     rows, has_titles = known_items(ratings, items), ratings.item_titles is not None
     scores, base, effects = contributions(query, rows, instead)
-    return Explanation(
+    found = Explanation(
         user_id=query.each.ids[0],
         cold=not len(rated.columns),
         item_ids=items,
@@ -168,6 +181,11 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
         are_choices=instead is not None,
         remarks=query.remarks,
     )
+    if query.belief.chosen is None:
+        return found
+    added = query.belief.chosen.choice_contributions(0, rows)
+    total = added.sum(axis=1, dtype=np.float64).astype(np.float32)
+    return replace(found, chosen=replace(found, scores=total, base=np.zeros_like(total), contributions=added))
 
 
 def contributions(query: Query, items: IntArray, instead: float | None) -> tuple[FloatArray, FloatArray, FloatMatrix]:

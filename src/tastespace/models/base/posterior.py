@@ -158,6 +158,9 @@ class Choices(Protocol):
     def liked(self, pairs: Pairs, sds: float = 0.0) -> DoubleArray:
         """How likely each rating is to be at least `liked_from`, if the expected one were so many sds higher."""
 
+    def choice_contributions(self, row: int, items: IntArray) -> FloatMatrix:
+        """What each rating of a person adds to the propensity to choose items, items x ratings: they add up."""
+
     def scored(self, pairs: Pairs, liked: DoubleArray) -> FloatArray:
         """What lists are ordered by, given how likely each item is to be liked."""
 
@@ -342,5 +345,6 @@ def abilities_of(posterior: Posterior) -> dict[str, bool]:
         "map": has_embeddings,
         "index": posterior.item_vectors is not None,
         "similar_items": has_embeddings or posterior.item_similarities is not None,
+        "complements": has_embeddings and posterior.item_similarities is not None,
         "similar_users": has_embeddings or belief.user_similarities is not None,
     }

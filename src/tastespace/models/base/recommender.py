@@ -30,7 +30,7 @@ from tastespace.models.base.parameters import SearchSpace, check_declared, check
 from tastespace.models.base.policies import Best, Policy, policy_of, top_n_probabilities, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
-from tastespace.models.base.similarity import Similar, similar_items, similar_users
+from tastespace.models.base.similarity import Similar, SimilarKind, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.progress import Observer, silent
 from tastespace.settings import translated
@@ -395,21 +395,38 @@ class Recommender(ABC):
             yield rows, block
 
     def similar_items(
-        self, item_ids: Ids, n: int = 10, *, exclude: Any = None, only: Any = None, where: str | None = None
+        self,
+        item_ids: Ids,
+        n: int = 10,
+        *,
+        exclude: Any = None,
+        only: Any = None,
+        where: str | None = None,
+        shrinkage: float | None = None,
+        kind: SimilarKind | None = None,
     ) -> Similar:
         """The items most like each of these: those in the same direction of the taste space.
 
         A bias is no part of it: similarity is about the kind of a thing, not about how good it is. `exclude`, `only`
         and `where` filter as in `recommend`. An item with nothing to be compared by gets an empty list and is flagged
         cold. An unknown item is an error, and so is a model without tastes.
+
+        The direction of an item with few ratings is mostly chance. Similarities are multiplied by
+        n / (n + `shrinkage`) for the n ratings of either item: by default with 20 ratings in a taste space, and with
+        none for models that compare in a way of their own (`EASE`, `ItemKNN`, and `Joint`, which goes by choices).
+
+        `kind` "alternatives" lists what is chosen by the same users and liked by the same users, and "complements" what
+        is chosen by the same users and no more alike in taste than an average item. `Joint` can tell; other models
+        refuse.
         """
         self.require_fitted()
         check_int("n", n, least=1)
         items = id_series(listed(item_ids), "item")
         matching, doubts = self._matching(where)
         allowed = queries.allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
-        found = similar_items(self.ratings_, self._prepared.items, items, n, allowed, self._n_threads)
-        return self._told(replace(found, remarks=doubts))
+        compared, remarks = self._prepared.items.compared(shrinkage, kind)
+        found = similar_items(self.ratings_, compared, items, n, allowed, self._n_threads)
+        return self._told(replace(found, remarks=doubts + remarks))
 
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
@@ -431,7 +448,7 @@ class Recommender(ABC):
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
         stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
-        it.
+        it. Where the model also has a belief about what is chosen, `chosen` of the answer is the same of that.
         """
         self.require_fitted()
         check_int("n", n, least=1)

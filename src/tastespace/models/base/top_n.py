@@ -103,18 +103,14 @@ class Prepared:
         return Damping(self._posterior.item_vectors, counts)
 
     @cached_property
-    def items(self) -> similarity.ComparesItems | None:
-        """What tells how similar items are; None for a model without tastes, which cannot say."""
-        posterior = self._posterior
-        if posterior.item_similarities is not None:
-            return similarity.ComparedItems(posterior.item_similarities, self._ratings.n_items)
-        return None if posterior.embeddings is None else similarity.Directions(posterior.embeddings)
+    def items(self) -> similarity.ItemSimilarity:
+        return similarity.ItemSimilarity(self._posterior, self._ratings)
 
     @cached_property
     def lists(self) -> similarity.ComparesLists:
         """What lists are made diverse by; a model that does not know what is similar goes by who rated what."""
-        if self.items is not None:
-            return self.items
+        if self.items.plain is not None:
+            return self.items.plain
         if not len(self._ratings):
             raise InvalidParameterError(
                 "this model does not know how similar items are, and was saved without the ratings that could say; "

@@ -23,24 +23,31 @@ of F by r changes G by r r^T - x x^T. With a = P x, b = P r, V = [a b] and
     P' r = b - V M^-1 (r.a, r.b)^T,   diag P' = diag P - rowsum((V M^-1) * V)
 
 This is exact but for D, whose share of G_jj is left as it is.
+
+Where both users and items are more than 20 000, neither matrix is made. With S = D^-1/2 and the largest singular values
+s and right singular vectors V of F S, F is replaced by what these leave of it, F S V V^T S^-1, and
+
+    P = S (I - V E V^T) S,   E = s^2 / (1 + s^2)
+
+Replacing a user's row works as before, with x and r as V leaves them where they change G: a = S V (1 - E) V^T S x.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import liked_from
 from tastespace.data.ratings import Ratings
 from tastespace.models.linear.ease import fill_with_gram, invert
-from tastespace.progress import Observer
+from tastespace.progress import Observer, silent
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -49,6 +56,11 @@ ITEM_SHARE = 0.3  # of an item's own weight in its regularization
 POPULAR_RATINGS = 0.3  # that popularity counts for in the propensity of a user
 LEAST_PROPENSITY = 1e-12  # so that its logarithm is finite
 FEW_USERS = 4  # times as many items: P is made from a matrix of users
+MOST_ROWS = 20_000  # of a matrix of items or of users: 1.6 or 3.2 GB
+RANK = 256  # of P, where both would have more
+MORE_DIRECTIONS, ITERATIONS = 16, 3  # in the search for it
+STEPS = np.iinfo(np.int16).max  # in which weights are stored
+BLOCK_WEIGHTS = 1 << 20  # changed at once
 
 
 @dataclass(frozen=True)
@@ -72,33 +84,70 @@ class PairWeights:
         import scipy.sparse
 
         above = history.values - self.liked_from(history)[history.rows()]
-        weights = 1 + np.clip(above / (self.sd or 1.0), -2, 2) / 4
+        weights = (1 + np.clip(above / (self.sd or 1.0), -2, 2) / 4).astype(np.float32)
         return scipy.sparse.csr_array((weights, history.columns, history.offsets), shape=(len(history), n_items))
 
 
 @dataclass(frozen=True, eq=False)
 class ByItems:
-    """P as weights between items: B_ij = -P_ij / P_jj for i != j, and 0 on the diagonal."""
+    """P as weights between items: B_ij = -P_ij / P_jj for i != j, and 0 on the diagonal.
+
+    What is stored is one triangle of the partial correlations B_ij sqrt(P_jj / P_ii), which are symmetric, in steps of
+    1 / 32 767 of the largest. What is used is made from these, so that it is the same before and after it was stored.
+    """
 
     matrix: FloatMatrix  # B, items x items: row i is what having item i adds to c of each item
-    diagonal: DoubleArray  # of P
+    diagonal: FloatArray  # of P
+    unit: float  # a step
 
     @classmethod
-    def of(cls, inverse: DoubleArray) -> ByItems:
-        """From P, which is overwritten. In half precision on disk: what is kept is what will be read."""
+    def of(cls, inverse: FloatMatrix) -> ByItems:
+        """From P, which is overwritten."""
         diagonal = np.diagonal(inverse).copy()
-        inverse /= -diagonal
-        matrix = inverse.astype(np.float16).astype(np.float32)
-        matrix[np.diag_indices(len(matrix))] = 0
-        return cls(matrix, diagonal)
+        inverse[np.diag_indices(len(inverse))] = 0
+        sizes = 1 / np.sqrt(diagonal)
+        for part in blocks(len(inverse), len(inverse), BLOCK_WEIGHTS):
+            inverse[part] *= -(sizes[part, None] * sizes)  # A product of the two: the same on both sides, to the bit.
+        largest = max(float(inverse.max()), -float(inverse.min()))
+        unit = largest / STEPS or 1.0
+        for part in blocks(len(inverse), len(inverse), BLOCK_WEIGHTS):
+            inverse[part] = np.rint(inverse[part] / np.float32(unit))
+        return cls._scaled(inverse, diagonal, unit)
+
+    @classmethod
+    def _scaled(cls, steps: FloatMatrix, diagonal: FloatArray, unit: float) -> ByItems:
+        """From partial correlations in steps, which are overwritten."""
+        sizes = np.sqrt(diagonal)
+        steps *= np.float32(unit) * sizes[:, None]
+        steps /= sizes
+        return cls(steps, diagonal, unit)
 
     def linear(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
         """c of rows of weights, of items that a row has as if it had them not."""
-        return np.asarray(rows.astype(np.float32) @ self.matrix)
+        return np.asarray(rows @ self.matrix)
 
-    def times(self, rows: scipy.sparse.csr_array) -> DoubleArray:
+    def times(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
         """Rows of weights times P."""
         return np.asarray(self.diagonal * (rows.toarray() - self.linear(rows)))
+
+    entering = times  # rows of weights, as far as G has them, times P
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        sizes = np.sqrt(self.diagonal)
+        scales = 1 / (np.float32(self.unit) * sizes)
+        steps = [np.rint(row[k + 1 :] * sizes[k + 1 :] * scales[k]) for k, row in enumerate(self.matrix)]
+        return {"steps": np.concatenate(steps).astype(np.int16), "unit": np.array([self.unit])}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ByItems:
+        steps, n = arrays["steps"], len(arrays["diagonal"])
+        if len(steps) != n * (n - 1) // 2:
+            raise ValueError(f"{len(steps)} weights are stored, and there are {n} items")
+        matrix, start = np.zeros((n, n), np.float32), 0
+        for k in range(n):
+            matrix[k, k + 1 :] = matrix[k + 1 :, k] = steps[start : start + n - k - 1]
+            start += n - k - 1
+        return cls._scaled(matrix, arrays["diagonal"], float(arrays["unit"][0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +162,15 @@ class ByUsers:
     @classmethod
     def of(cls, weights: scipy.sparse.csr_array, penalties: DoubleArray, observer: Observer) -> ByUsers:
         scaled = weights.multiply(1 / np.sqrt(penalties)).tocsr()
-        inverse = _inverted(scaled.T.tocsr(), np.ones(scaled.shape[0]), observer)
-        explained = np.asarray((scaled.multiply((scaled.T @ inverse).T)).sum(axis=0)).ravel()
+        inverse = _gram(scaled.T.tocsr(), observer)
+        _invert(inverse, 1.0, observer)
+        by_item = scaled.T.tocsr()
+        explained = np.concatenate(
+            [
+                np.asarray(by_item[part].multiply(by_item[part] @ inverse).sum(axis=1)).ravel()
+                for part in blocks(by_item.shape[0], by_item.shape[1], BLOCK_WEIGHTS)
+            ]
+        )
         return cls(weights, penalties, inverse, (1 - explained) / penalties)
 
     def times(self, rows: scipy.sparse.csr_array) -> DoubleArray:
@@ -129,51 +185,125 @@ class ByUsers:
         each = [self.times(rows[[place]]) for place in range(rows.shape[0])]
         return (rows.toarray() - np.vstack(each) / self.diagonal).astype(np.float32)
 
+    entering = times
+
     def by_items(self) -> ByItems:
         """The same as weights between items."""
         scaled = self.weights.multiply(1 / self.penalties).tocsr()
         met = scaled.T @ self.inverse  # items x users
         inverse = -np.asarray(met @ scaled)
         inverse[np.diag_indices(len(inverse))] += 1 / self.penalties
-        return ByItems.of(inverse)
+        return ByItems.of(inverse.astype(np.float32))
 
 
-def _inverted(weights: scipy.sparse.csr_array, penalties: DoubleArray, observer: Observer) -> DoubleArray:
-    """(F^T F + D)^-1."""
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """P by the strongest directions of F, where neither of the two matrices would have room."""
+
+    vectors: FloatMatrix  # S V, items x rank
+    explained: FloatArray  # E
+    penalties: FloatArray  # D
+    diagonal: FloatArray  # of P
+
+    @classmethod
+    def of(cls, weights: scipy.sparse.csr_array, penalties: DoubleArray) -> LowRank:
+        """By subspace iteration from random directions (Halko, Martinsson and Tropp 2011); its seed is fixed."""
+        scaled = weights.multiply(1 / np.sqrt(penalties)).tocsr().astype(np.float32)
+        by_item, n_kept = scaled.T.tocsr(), min(RANK, *scaled.shape)
+        n = min(n_kept + MORE_DIRECTIONS, *scaled.shape)
+        basis = np.random.default_rng(0).standard_normal((scaled.shape[1], n), np.float32)
+        with threads.one_blas_thread():
+            for _ in range(ITERATIONS):
+                basis = np.linalg.qr(by_item @ (scaled @ np.linalg.qr(basis)[0]))[0]
+            image = scaled @ basis
+            squares, turn = np.linalg.eigh((image.T @ image).astype(np.float64))
+            squares, turn = np.maximum(squares[: -n_kept - 1 : -1], 0), turn[:, : -n_kept - 1 : -1]
+            vectors = basis @ turn.astype(np.float32)
+        explained = (squares / (1 + squares)).astype(np.float32)
+        diagonal = (1 - vectors**2 @ explained) / penalties
+        vectors /= np.sqrt(penalties)[:, None]
+        return cls(vectors, explained, penalties.astype(np.float32), diagonal.astype(np.float32))
+
+    def times(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """Rows of weights times P."""
+        return np.asarray(rows.multiply(1 / self.penalties).toarray() - self._met(rows, self.explained))
+
+    def entering(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """Rows of weights, as far as G has them, times P."""
+        return self._met(rows, 1 - self.explained)
+
+    def linear(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """c of rows of weights; each by itself, so that the company of a user changes nothing to the last bit."""
+        each = [self.times(rows[[place]]) for place in range(rows.shape[0])]
+        return np.asarray(rows.toarray() - np.vstack(each) / self.diagonal, np.float32)
+
+    def _met(self, rows: scipy.sparse.csr_array, scales: FloatArray) -> FloatMatrix:
+        with threads.one_blas_thread():
+            return np.asarray(((rows @ self.vectors) * scales) @ self.vectors.T)
+
+
+Inverse: TypeAlias = ByItems | ByUsers | LowRank
+
+
+def _gram(weights: scipy.sparse.csr_array, observer: Observer) -> NDArray[Any]:
     n = weights.shape[1]
-    inverse = np.empty((n, n))
-    fill_with_gram(inverse, weights.T.tocsr(), weights, 0.0, observer)
-    inverse[np.diag_indices(n)] += penalties
+    found = np.empty((n, n), weights.dtype)
+    fill_with_gram(found, weights.T.tocsr(), weights, 0.0, observer)
+    return found
+
+
+def gram_of(weights: scipy.sparse.csr_array, observer: Observer = silent) -> FloatMatrix | None:
+    """G = F^T F, if P is made from it: where there are more users than items."""
+    return _gram(weights, observer) if weights.shape[1] <= min(weights.shape[0], MOST_ROWS) else None
+
+
+def _invert(gram: NDArray[Any], penalties: Any, observer: Observer) -> None:
+    """Replace G by (G + D)^-1.
+
+    Cholesky's rounding errors are those of the matrix scaled to a diagonal of 1. D has a share of G's own diagonal, so
+    that this one is far from singular, and single precision is enough.
+    """
+    gram[np.diag_indices(len(gram))] += penalties
     with threads.one_blas_thread():
-        invert(inverse, observer)
-    return inverse
+        invert(gram, observer)
 
 
-def inverse_of(weights: scipy.sparse.csr_array, regularization: float, observer: Observer) -> ByItems | ByUsers:
-    """(G + D)^-1, by the smaller of the two matrices."""
-    own = np.asarray(weights.multiply(weights).sum(axis=0)).ravel()
+def inverse_of(
+    weights: scipy.sparse.csr_array, regularization: float, observer: Observer, gram: FloatMatrix | None = None
+) -> Inverse:
+    """(G + D)^-1, by the smaller of the two matrices, or by neither if both are too large.
+
+    G is overwritten, where it is known already.
+    """
+    own = np.asarray(weights.multiply(weights).sum(axis=0, dtype=np.float64)).ravel()
     penalties, (n_users, n_items) = regularization + ITEM_SHARE * own, weights.shape
-    if n_items <= n_users:
-        return ByItems.of(_inverted(weights, penalties, observer))
-    by_users = ByUsers.of(weights, penalties, observer)
-    return by_users if FEW_USERS * n_users <= n_items else by_users.by_items()
+    gram = gram_of(weights, observer) if gram is None else gram
+    if gram is not None:
+        _invert(gram, penalties.astype(np.float32), observer)
+        return ByItems.of(gram)
+    if min(weights.shape) > MOST_ROWS:
+        return LowRank.of(weights, penalties)
+    by_users = ByUsers.of(weights.astype(np.float64), penalties, observer)
+    return by_users.by_items() if n_items < min(FEW_USERS * n_users, MOST_ROWS) else by_users
 
 
-def without(inverse: ByItems | ByUsers, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array) -> DoubleArray:
+def without(inverse: Inverse, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array) -> FloatMatrix:
     """c of users of whom only the rest of their ratings is known: as if the whole had never been seen."""
-    a, b = inverse.times(whole), inverse.times(rest)
+    a, b = inverse.entering(whole), inverse.entering(rest)
     xa, xb, ra, rb = (
-        np.asarray(rows.multiply(solved).sum(axis=1)).ravel()
+        np.asarray(rows.multiply(solved).sum(axis=1)).reshape(-1, 1)
         for rows, solved in ((whole, a), (whole, b), (rest, a), (rest, b))
     )
     m11, m12, m22 = xa - 1, xb, rb + 1
     determinant = m11 * m22 - m12**2
     # V M^-1, a column each.
-    first = (m22[:, None] * a - m12[:, None] * b) / determinant[:, None]
-    second = (m11[:, None] * b - m12[:, None] * a) / determinant[:, None]
-    product = b - first * ra[:, None] - second * rb[:, None]
-    diagonal = inverse.diagonal - first * a - second * b
-    return np.asarray(rest.toarray() - product / diagonal)
+    first = m22 / determinant * a - m12 / determinant * b
+    second = m11 / determinant * b - m12 / determinant * a
+    product = inverse.times(rest) - first * ra - second * rb
+    first *= a
+    second *= b
+    product /= inverse.diagonal - first - second
+    return (rest.toarray() - product).astype(np.float32)
 
 
 def propensities(linear: NDArray[Any], counts: NDArray[Any], shares: NDArray[Any]) -> NDArray[Any]:
@@ -189,12 +319,14 @@ class ChoiceModel:
 
     pairs: PairWeights
     shares: FloatArray  # of the training users, who have each item
-    inverse: ByItems | ByUsers
+    inverse: Inverse
 
     @classmethod
-    def of(cls, observed: Ratings, regularization: float, observer: Observer) -> ChoiceModel:
+    def of(
+        cls, observed: Ratings, regularization: float, observer: Observer, gram: FloatMatrix | None = None
+    ) -> ChoiceModel:
         pairs = PairWeights.of(observed)
-        inverse = inverse_of(pairs.weigh(observed.by_user, observed.n_items), regularization, observer)
+        inverse = inverse_of(pairs.weigh(observed.by_user, observed.n_items), regularization, observer, gram)
         return cls(pairs, (observed.by_item.counts / max(observed.n_users, 1)).astype(np.float32), inverse)
 
     @property
@@ -206,6 +338,28 @@ class ChoiceModel:
         linear = self.inverse.linear(self.pairs.weigh(history, self.n_items))
         return propensities(linear, history.counts, self.shares)
 
+    def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
+        """Partial correlations of choices, as in `tastespace.models.linear.ease`: -P_ij / sqrt(P_ii P_jj)."""
+        import scipy.sparse
+
+        n, sizes = len(item_rows), np.sqrt(self.inverse.diagonal).astype(np.float32)
+        each = scipy.sparse.csr_array((np.ones(n), item_rows, np.arange(n + 1)), shape=(n, self.n_items))
+        found: FloatMatrix = self.inverse.linear(each) * (sizes / sizes[item_rows, None])
+        found[np.arange(n), item_rows] = 1
+        return np.clip(found, -1, 1, out=found)
+
+    def contributions(self, history: CSR, items: IntArray) -> FloatMatrix:
+        """f_ik B_kj: what each rating k of one user adds to c of these items, items x ratings."""
+        import scipy.sparse
+
+        n_rated, found = len(history.columns), []
+        weights = self.pairs.weigh(history, self.n_items).data
+        for some in blocks(n_rated, self.n_items, BLOCK_WEIGHTS):
+            n = some.stop - some.start
+            alone = weights[some], history.columns[some], np.arange(n + 1)  # as if each were the only one
+            found.append(self.inverse.linear(scipy.sparse.csr_array(alone, shape=(n, self.n_items)))[:, items])
+        return np.vstack(found).T if found else np.zeros((len(items), 0), np.float32)
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         common = {
             "pairs": np.array([self.pairs.mean, self.pairs.sd]),
@@ -213,7 +367,13 @@ class ChoiceModel:
             "diagonal": self.inverse.diagonal,
         }
         if isinstance(self.inverse, ByItems):
-            return common | {"weights": self.inverse.matrix.astype(np.float16)}
+            return {**common, **self.inverse.arrays()}
+        if isinstance(self.inverse, LowRank):
+            return common | {
+                "vectors": self.inverse.vectors,
+                "explained": self.inverse.explained,
+                "penalties": self.inverse.penalties,
+            }
         weights = self.inverse.weights
         return common | {
             "user_offsets": weights.indptr.astype(np.int64),
@@ -228,10 +388,11 @@ class ChoiceModel:
         import scipy.sparse
 
         pairs, shares, n = PairWeights(*map(float, arrays["pairs"])), arrays["shares"], len(arrays["shares"])
-        if "weights" in arrays:
-            if arrays["weights"].shape != (n, n):
-                raise ValueError(f"the weights are {arrays['weights'].shape}, and there are {n} items")
-            return cls(pairs, shares, ByItems(arrays["weights"].astype(np.float32), arrays["diagonal"]))
+        if "steps" in arrays:
+            return cls(pairs, shares, ByItems.from_arrays(arrays))
+        if "vectors" in arrays:
+            parts = (arrays[name] for name in ("vectors", "explained", "penalties", "diagonal"))
+            return cls(pairs, shares, LowRank(*parts))
         given = arrays["user_weights"], arrays["user_items"], arrays["user_offsets"]
         weights = scipy.sparse.csr_array(given, shape=(len(arrays["user_offsets"]) - 1, n))
         return cls(pairs, shares, ByUsers(weights, arrays["penalties"], arrays["user_inverse"], arrays["diagonal"]))

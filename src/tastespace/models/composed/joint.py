@@ -19,7 +19,7 @@ read beside its average over all items, the base rate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
@@ -44,6 +44,7 @@ from tastespace.models.composed.choice import (
     LEAST_PROPENSITY,
     ChoiceModel,
     PairWeights,
+    gram_of,
     inverse_of,
     propensities,
     without,
@@ -61,7 +62,7 @@ LIKED_PAIRS = 12_000  # held out, or those of all users: with 3 000, what is bes
 MOST_SCORES = 1 << 24  # of users and items in the search: 64 MB
 FEWEST_LIKED = 50  # with fewer, what is best is chance
 POPULAR_ITEMS = 1500  # among which the regularization is found
-SHORT_CHAIN = {"chains": 1, "warmup": 15, "draws": 20, "thin": 1}  # of the rating side of the search
+SHORT_CHAIN = {"chains": 1, "warmup": 10, "draws": 10, "thin": 1}  # of the rating side of the search: longer ones agree
 LEAST_LIKED = 1e-3  # probability of liking something: so that one item that is disliked for sure is still an item
 ANCHORS = 24  # items of each user whose probability is computed, to tell that of all others by their scores
 
@@ -81,8 +82,7 @@ class HeldOut:
         by_user, pairs = observed.by_user, PairWeights.of(observed)
         n_held = np.round(HELD_OUT_SHARE * by_user.counts).astype(np.int64)
         able = rng.permutation(np.flatnonzero(n_held > 0)).astype(np.int32)
-        keys = rng.random(len(by_user.columns))
-        order = np.lexsort((keys, by_user.rows()))
+        order = np.argsort(by_user.rows() + rng.random(len(by_user.columns)))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order)) - np.repeat(by_user.offsets[:-1], by_user.counts)
         is_held = place < np.repeat(n_held, by_user.counts)
@@ -96,7 +96,7 @@ class HeldOut:
         is_held &= is_chosen[by_user.rows()]
         held = by_user.masked(is_held)
         # The same flags in the order of the ratings themselves.
-        position = np.lexsort((observed.item_rows, observed.user_rows))
+        position = np.argsort(observed.user_rows.astype(np.int64) * observed.n_items + observed.item_rows)
         flags = np.empty(len(is_held), np.bool_)
         flags[position] = is_held
         return cls(rows, by_user.take(rows), by_user.masked(~is_held).take(rows), flags, held.take(rows))
@@ -172,18 +172,20 @@ class ChoiceCurve:
     def of(cls, log_choice: FloatMatrix, rest: CSR, held: CSR) -> ChoiceCurve:
         from scipy.optimize import isotonic_regression
 
-        unseen, is_held = np.ones(log_choice.shape, np.bool_), np.zeros(log_choice.shape)
+        unseen = np.ones(log_choice.shape, np.bool_)
         unseen[rest.rows(), rest.columns] = False
-        is_held[held.rows(), held.columns] = 1
-        x, y = log_choice[unseen].astype(np.float64), is_held[unseen]
+        x, chosen = np.sort(log_choice[unseen]), log_choice[held.rows(), held.columns]
         if not len(x):
             return cls.nothing()
-        # Of equal propensities those held out come first, so that all of them get one probability.
-        order = np.argsort(np.where(y > 0, np.nextafter(x, -inf), x), kind="stable")
-        fitted = isotonic_regression(y[order])
-        starts, sizes = fitted.blocks[:-1], np.diff(fitted.blocks)
-        centers = np.add.reduceat(x[order], starts) / sizes
-        return cls(centers, fitted.x[starts], float(y.mean()))
+        # What rises begins where something was held out, so that only the counts up to the next of these matter.
+        starts, n_chosen = np.unique(np.append(x[:1], chosen), return_counts=True)
+        n_chosen[0] -= 1
+        edges = np.searchsorted(x, starts)
+        sizes = np.diff(np.append(edges, len(x)))
+        fitted = isotonic_regression(n_chosen / sizes, weights=sizes)
+        first = edges[fitted.blocks[:-1]]
+        centers = np.add.reduceat(x, first, dtype=np.float64) / np.diff(np.append(first, len(x)))
+        return cls(centers, fitted.x[fitted.blocks[:-1]], len(chosen) / len(x))
 
     @classmethod
     def nothing(cls) -> ChoiceCurve:
@@ -221,7 +223,7 @@ class Search:
     def tells_nothing(self) -> bool:
         return int(np.count_nonzero(self.wanted)) < FEWEST_LIKED
 
-    def regularization(self, weights: Sequence[float]) -> float:
+    def regularization(self, weights: Sequence[float], gram: FloatMatrix | None) -> float:
         """The best of the choice side, together with any of the weights, on a catalogue of the most popular items."""
         if self.tells_nothing:
             return USUAL_REGULARIZATION
@@ -233,12 +235,15 @@ class Search:
             for part in (self.observed.by_user, self.held.whole, self.held.rest)
         )
         shares = (counts[popular] / self.observed.n_users).astype(np.float32)
+        gram = gram_of(every) if gram is None else gram[np.ix_(popular, popular)]
 
         @cache
         def value(place: int) -> float:
             if not 0 <= place < len(REGULARIZATIONS):
                 return -inf
-            linear = without(inverse_of(every, REGULARIZATIONS[place], silent), whole, rest).astype(np.float32)
+            linear = without(
+                inverse_of(every, REGULARIZATIONS[place], silent, None if gram is None else gram.copy()), whole, rest
+            )
             return max(self._values(np.log(propensities(linear, self.held.rest.counts, shares)), weights, popular))
 
         place = REGULARIZATIONS.index(USUAL_REGULARIZATION)  # Values rise to one best and fall: uphill from the middle.
@@ -308,6 +313,11 @@ class JointPosterior(base.Posterior):
     @property
     def embeddings(self) -> FloatMatrix:
         return self.rating.embeddings
+
+    @property
+    def item_similarities(self) -> Callable[[IntArray, int], FloatMatrix] | None:  # type: ignore[override]
+        """What is chosen by the same users; None where choosing counts for nothing, and items go by taste."""
+        return None if self.found.weight == inf else self.choice.item_similarities
 
     @property
     def item_points(self) -> Any:  # type: ignore[override]
@@ -389,6 +399,9 @@ class JointBelief(base.Belief):
 
     def probabilities(self, pairs: base.Pairs) -> FloatArray:
         return self.posterior.curve.of_logs(self._log_choices(pairs))
+
+    def choice_contributions(self, row: int, items: IntArray) -> FloatMatrix:
+        return self.posterior.choice.contributions(self.history.take(np.array([row], np.int32)), items)
 
     def liked(self, pairs: base.Pairs, sds: float = 0.0) -> DoubleArray:
         thresholds = self.liked_from[pairs.rows]
@@ -516,20 +529,24 @@ class Joint(BPMF):
         held = HeldOut.of(observed, rng)
         found = None
         if len(held.rows) and "auto" in (self.weight, self.regularization):
-            learned = self._plain().set_params(**SHORT_CHAIN).infer_ratings(observed.masked(~held.is_held), rng, silent)
+            short, others = self._plain().set_params(**SHORT_CHAIN), observed.masked(~held.is_held)
+            learned = short.infer_ratings(others, rng, silent, is_final=False)
             people = base.People.strangers(held.rest)
             found = Search.of(observed, held, learned.believe(people, threads.resolve(self.threads)))
         observer(Progress("choosing the order of lists", 1, 3))
         regularization, weight, curve = USUAL_REGULARIZATION, USUAL_WEIGHT, ChoiceCurve.nothing()
+        gram = None  # known from the search, if there is one
         if self.regularization != "auto":
             regularization = float(self.regularization)
         elif found is not None:
-            regularization = found.regularization(ROUGH_WEIGHTS if self.weight == "auto" else [float(self.weight)])
+            gram = gram_of(PairWeights.of(observed).weigh(observed.by_user, observed.n_items))
+            weights = ROUGH_WEIGHTS if self.weight == "auto" else [float(self.weight)]
+            regularization = found.regularization(weights, gram)
         observer(Progress("choosing the order of lists", 2, 3))
-        choice = ChoiceModel.of(observed, regularization, silent)
+        choice = ChoiceModel.of(observed, regularization, silent, gram)
         if len(held.rows):
             whole, rest = (choice.pairs.weigh(part, choice.n_items) for part in (held.whole, held.rest))
-            linear = without(choice.inverse, whole, rest).astype(np.float32)
+            linear = without(choice.inverse, whole, rest)
             log_choice = np.log(propensities(linear, held.rest.counts, choice.shares))
             curve = ChoiceCurve.of(log_choice, held.rest, held.held)
             weight = weight if found is None else found.weight(log_choice)

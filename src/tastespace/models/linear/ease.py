@@ -37,7 +37,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
@@ -51,8 +51,8 @@ BLOCK_PRODUCTS = 1 << 22  # products of rows held at once in sparse form: at mos
 
 
 def fill_with_gram(
-    out: DoubleArray,  # n x n, C-ordered
-    rows: sparse.csr_array,  # n x m
+    out: AnyFloats,  # n x n, C-ordered
+    rows: sparse.csr_array,  # n x m, of the same precision
     columns: sparse.csr_array,  # m x n: the same, transposed
     diagonal: float,
     observer: Observer,
@@ -68,26 +68,28 @@ def fill_with_gram(
 BLOCK_ROWS = 512  # mirrored at once: both sides of a block stay in the cache
 
 
-def invert(matrix: DoubleArray, observer: Observer) -> None:
+def invert(matrix: AnyFloats, observer: Observer) -> None:
     """Replace a positive definite matrix (n x n, C-ordered) by its inverse: Cholesky, then the inverse of the factors.
 
     LAPACK does both in place: n^3 multiplications in all, a third of them for the factors.
     """
-    from scipy.linalg.lapack import dpotrf, dpotri
+    from scipy.linalg import get_lapack_funcs
 
+    functions: Any = get_lapack_funcs(("potrf", "potri"), (matrix,))
+    factorize, invert_factor = functions
     observer(Progress("inverting", 0, 2))
     # LAPACK counts by columns: what it calls the lower triangle is the upper one by rows.
-    factor, failed = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    factor, failed = factorize(matrix.T, lower=1, clean=0, overwrite_a=1)
     _require(failed)
     observer(Progress("inverting", 1, 2))
-    inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+    inverse, failed = invert_factor(factor, lower=1, overwrite_c=1)
     _require(failed)
     assert np.shares_memory(inverse, matrix), "LAPACK worked on a copy"
     _mirror(matrix)
     observer(Progress("inverting", 2, 2))
 
 
-def _mirror(matrix: DoubleArray) -> None:
+def _mirror(matrix: AnyFloats) -> None:
     """Copy the upper triangle to the lower one."""
     for part in blocks(len(matrix), 1, BLOCK_ROWS):
         matrix[part.stop :, part] = matrix[part, part.stop :].T

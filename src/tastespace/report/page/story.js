@@ -3,7 +3,7 @@
 (() => {
   const { make, table, figureOf, figure, number, percent, count } = tastespace;
   const NAMES = { rmse: "RMSE", mae: "MAE", crps: "CRPS", log_score: "log score", kendall_tau: "Kendall tau-b", pairwise_accuracy: "pairwise accuracy", auc: "AUC", map: "MAP", mrr: "MRR", ndcg: "NDCG", ndcg_rated: "NDCG (rated items)", hit_rate: "hit rate", log_loss: "log loss" };
-  const HIDDEN = new Set(["kind", "groups", "calibration", "lists", "intervals", "reliability"]);
+  const HIDDEN = new Set(["kind", "groups", "found", "calibration", "lists", "intervals", "reliability"]);
   const TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
   const kept = {};
 

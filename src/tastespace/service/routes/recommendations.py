@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
 from tastespace.errors import UnknownIdError
+from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of
 from tastespace.service import messages
 from tastespace.service.access import Context, authenticate, context_of
@@ -99,10 +100,15 @@ def one_item(context: ServiceContext, client: Reader, item: ItemId) -> Response:
 
 @router.get("/items/{item}/similar", response_model=messages.SimilarItems, tags=["items"])
 def similar(
-    context: ServiceContext, client: Reader, item: ItemId, n: Annotated[int, Query(ge=1)] = 10, where: Where = None
+    context: ServiceContext,
+    client: Reader,
+    item: ItemId,
+    n: Annotated[int, Query(ge=1)] = 10,
+    where: Where = None,
+    kind: SimilarKind | None = None,
 ) -> Response:
-    """The items most similar to one."""
-    return parts.respond(context.answerer.similar(item, n, where))
+    """The items most similar to one: all, or those that are alternatives or complements."""
+    return parts.respond(context.answerer.similar(item, n, where, kind))
 
 
 def _describe(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:

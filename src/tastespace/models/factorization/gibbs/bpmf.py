@@ -195,8 +195,10 @@ class BPMF(Recommender):
         held_out: Ratings | None = None,
         given: Start | None = None,
         checkpoints: RunCheckpoints | None = None,
+        *,
+        is_final: bool = True,
     ) -> DrawsPosterior:
-        """Conclude from ratings how users rate."""
+        """Conclude from ratings how users rate; no warning if chains that are not final are too short."""
         known, searched = self.known(observed, rng), None
         negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
@@ -206,7 +208,16 @@ class BPMF(Recommender):
         known = known._with_columns(known._columns(observed) if searched is None else searched.wanted_columns)
         model, schedule = known.story(observed), known.schedule(self.warmup, self.thin)
         found = known._sampled(
-            model, observed, rng, observer, schedule, held_out, checkpoints, given=given, searched=searched
+            model,
+            observed,
+            rng,
+            observer,
+            schedule,
+            held_out,
+            checkpoints,
+            given=given,
+            searched=searched,
+            is_final=is_final,
         )
         return _taking_choices(found, negatives)
 
@@ -278,6 +289,7 @@ class BPMF(Recommender):
         starts: Sequence[GibbsState] | None = None,
         given: Start | None = None,
         searched: column_search.RankSearch | None = None,
+        is_final: bool = True,
     ) -> DrawsPosterior:
         """Run the chains, from the beginning, from these states, or from the items of another model."""
         n_threads = threads.resolve(self.threads)
@@ -301,7 +313,7 @@ class BPMF(Recommender):
         )
         trace = trace_of(chains, watches, schedule)
         trace = trace if searched is None else replace(trace, rank_search=searched.array())
-        if (trouble := check_convergence(trace)) is not None:
+        if is_final and (trouble := check_convergence(trace)) is not None:
             warn(trouble, ConvergenceWarning)
         return DrawsPosterior(
             draws=ItemDraws.of(kept.items(), [hyper for chain in chains for hyper in chain.draws], model),
