@@ -15,9 +15,9 @@ from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
 # Many quick sweeps, and a checkpoint after each: most of the time something is being written.
-SWEEPS = ("--n-factors", 2, "--set", "warmup=100", "--set", "draws=25", "--set", "thin=4", "--seed", 5)
+SWEEPS = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=100", "--set", "draws=25", "--set", "thin=4", "--seed", 5)
 N_SWEEPS = 200
-SHORT = ("--n-factors", 2, "--set", "warmup=30", "--set", "draws=15", "--set", "thin=2", "--seed", 5)
+SHORT = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=30", "--set", "draws=15", "--set", "thin=2", "--seed", 5)
 N_SHORT = 60
 
 
@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
     """Ratings, and the model of a run that nothing happened to."""
     folder = tmp_path_factory.mktemp("runs")
     tastes(30, 20, rng=generator(4))[0].write(folder / "ratings.csv")
-    run("fit", folder / "ratings.csv", "--out", folder / "whole", "--model", "bpmf", *SWEEPS)
+    run("fit", folder / "ratings.csv", "--out", folder / "whole", *SWEEPS)
     return folder
 
 
@@ -62,7 +62,7 @@ def last_step(folder):
 def survive(folder, tmp_path, kills, seed, sweeps=SWEEPS, n_sweeps=N_SWEEPS):
     """Kill the fit at so many random moments, each time further on; the last run is left alone."""
     rng, state, killed = generator(seed), tmp_path / "state", 0
-    options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", "--model", "bpmf", *sweeps)
+    options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *sweeps)
     options += ("--checkpoint", state, "--every", 1)
     goals = sorted(rng.integers(1, 2 * n_sweeps - 40, kills))
     for goal in goals:
@@ -99,7 +99,7 @@ def test_killed_whatever_the_likelihood_it_ends_with_the_same_bytes(kind, tmp_pa
     ratings = tastes(30, 20, rng=generator(4))[0]
     values = ratings.values > 3 if kind in ("probit", "logistic") else np.clip(np.round(ratings.values), 1, 5)
     replace(ratings, values=values.astype(np.float32)).write(tmp_path / "ratings.csv")
-    run("fit", tmp_path / "ratings.csv", "--out", tmp_path / "whole", "--model", "bpmf", *SHORT, *KINDS[kind])
+    run("fit", tmp_path / "ratings.csv", "--out", tmp_path / "whole", *SHORT, *KINDS[kind])
     survive(tmp_path, tmp_path, kills=6, seed=3, sweeps=(*SHORT, *KINDS[kind]), n_sweeps=N_SHORT)
 
 
@@ -156,7 +156,7 @@ def test_interrupted_it_says_how_to_resume(folder, tmp_path):
 
 
 def test_what_is_refused(folder, tmp_path):
-    quick = ("--n-factors", 2, "--set", "warmup=5", "--set", "draws=10", "--seed", 5)
+    quick = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=5", "--set", "draws=10", "--seed", 5)
     options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *quick)
     for flags in (("--resume",), ("--every", 3)):
         _, err = run(*options, *flags, code=2)
@@ -187,7 +187,7 @@ def test_another_run_and_a_run_that_is_there(folder, tmp_path):
 
 
 def test_nothing_to_resume_from_is_a_warning(folder, tmp_path):
-    quick = ("--n-factors", 2, "--set", "warmup=5", "--set", "draws=20", "--seed", 5)
+    quick = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=5", "--set", "draws=20", "--seed", 5)
     state = tmp_path / "state"
     _, err = run("fit", folder / "ratings.csv", "-o", tmp_path / "model", *quick, "--checkpoint", state, "--resume")
     assert f"warning: there are no checkpoints in {state} yet: the run starts from the beginning\n" in err

@@ -482,3 +482,11 @@ def test_the_short_chain_of_the_search_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         Joint(n_factors=2, warmup=100, draws=200, seed=0, threads=1).fit(observed)
+
+
+def test_its_chains_are_those_of_the_rating_side(fitted, tmp_path):
+    """Found by `tastespace diagnose`, the report and the page, before and after saving."""
+    save(fitted, tmp_path / "model")
+    for model in (fitted, load(tmp_path / "model")):
+        assert model.posterior_.trace is model.rating_posterior.trace
+        assert model.posterior_.trace.chains == fitted.chains

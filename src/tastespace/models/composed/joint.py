@@ -36,6 +36,7 @@ from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.inference.checkpoints import RunCheckpoints
+from tastespace.inference.transition import Trace
 from tastespace.models.base import posterior as base
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import Start
@@ -313,6 +314,11 @@ class JointPosterior(base.Posterior):
     @property
     def embeddings(self) -> FloatMatrix:
         return self.rating.embeddings
+
+    @property
+    def trace(self) -> Trace | None:
+        """The chains of the rating side."""
+        return self.rating.trace
 
     @property
     def item_similarities(self) -> Callable[[IntArray, int], FloatMatrix] | None:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Bayesian probabilistic matrix factorization: the default model."""
+"""Bayesian probabilistic matrix factorization: the default likelihoods and priors, by Gibbs sampling."""
 
 from __future__ import annotations
 
