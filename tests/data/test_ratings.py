@@ -95,6 +95,21 @@ def test_taking_rows_of_a_grouping_equals_scipy(rows, data):
         np.testing.assert_array_equal(dense, expected[row] if row >= 0 else 0 * dense)
 
 
+def test_times_stay_with_their_ratings_in_a_grouping():
+    times = np.array(["2024-01-03", "2024-01-01", "2024-01-02"], "datetime64[s]")
+    grouped = Ratings.from_arrays(["b", "a", "a"], [1, 2, 1], [3.0, 1.0, 2.0], times).by_user_with_times
+    for part in (grouped, grouped.take(np.array([1, 0], np.int32)), grouped.masked(grouped.values > 1)):
+        assert part.times is not None
+        assert (
+            dict(zip(part.values.tolist(), part.times.tolist(), strict=True)).items()
+            <= {
+                3.0: times[0].item(),
+                1.0: times[1].item(),
+                2.0: times[2].item(),
+            }.items()
+        )
+
+
 @given(pairs, st.randoms(use_true_random=False))
 def test_fingerprint_forgets_the_order(rows, random):
     unique = [(user, item, value) for (user, item), value in {row[:2]: row[2] for row in rows}.items()]

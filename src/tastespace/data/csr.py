@@ -22,7 +22,7 @@ class CSR:
     offsets: OffsetArray
     columns: IntArray
     values: FloatArray
-    times: TimeArray | None = None  # one an entry; None where they are unknown, or nobody asked for them
+    times: TimeArray | None = None  # one an entry; None where they are unknown, or not asked for
 
     @classmethod
     def empty(cls, n_rows: int) -> CSR:
@@ -84,7 +84,8 @@ class CSR:
     def masked(self, keep: NDArray[np.bool_]) -> CSR:
         """Some of the entries, in as many rows."""
         counts = np.bincount(self.rows()[keep], minlength=len(self))
-        return CSR(offsets_of(counts), self.columns[keep], self.values[keep])
+        times = None if self.times is None else self.times[keep]
+        return CSR(offsets_of(counts), self.columns[keep], self.values[keep], times)
 
 
 def offsets_of(counts: NDArray[Any]) -> OffsetArray:

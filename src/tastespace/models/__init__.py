@@ -11,6 +11,25 @@ from typing import TYPE_CHECKING, Any
 from tastespace.settings import kind_of
 
 if TYPE_CHECKING:
+    # For type checkers: the names that __getattr__ resolves.
+    from tastespace import ALS as ALS
+    from tastespace import BPMF as BPMF
+    from tastespace import EASE as EASE
+    from tastespace import PMF as PMF
+    from tastespace import VB as VB
+    from tastespace import DampedBias as DampedBias
+    from tastespace import EmpiricalBayes as EmpiricalBayes
+    from tastespace import GlobalMean as GlobalMean
+    from tastespace import ImplicitALS as ImplicitALS
+    from tastespace import ItemKNN as ItemKNN
+    from tastespace import ItemMean as ItemMean
+    from tastespace import Joint as Joint
+    from tastespace import LogisticMF as LogisticMF
+    from tastespace import MonotoneMF as MonotoneMF
+    from tastespace import Popular as Popular
+    from tastespace import SphereALS as SphereALS
+    from tastespace import SphereBPMF as SphereBPMF
+    from tastespace import UserKNN as UserKNN
     from tastespace.models.base.recommender import Recommender as Recommender
 
 
@@ -53,7 +72,9 @@ _CLASSES["Recommender"] = "base.recommender:Recommender"
 _CLASSES["EmpiricalBayes"] = "factorization.empirical_bayes.settings:EmpiricalBayes"
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return kind_of(f"{__name__}.{_CLASSES[name]}")
+if not TYPE_CHECKING:  # to a type checker, a name that is not imported above is an error
+
+    def __getattr__(name: str) -> Any:
+        if name not in _CLASSES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return kind_of(f"{__name__}.{_CLASSES[name]}")

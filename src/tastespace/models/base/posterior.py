@@ -44,10 +44,9 @@ class People:
     """Who is asked about: users of the training ratings, and strangers."""
 
     rows: IntArray  # in training, -1 for a stranger
-    history: CSR  # every rating that counts for them now
+    history: CSR  # every rating that counts for them now, with times where they are known
     trained: CSR | None  # those of the history that the posterior has seen; None for none of them
     is_new: BoolArray  # whose history differs from what training saw of them: they have to be folded in
-    times: TimeArray | None = None  # of the ratings of the history, where they are known
     features: FloatMatrix | None = None  # what else is known of each, a row each
 
     def __len__(self) -> int:
