@@ -15,9 +15,10 @@ from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
 # Many quick sweeps, and a checkpoint after each: most of the time something is being written.
-SWEEPS = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=100", "--set", "draws=25", "--set", "thin=4", "--seed", 5)
+QUICK = ("--model", "bpmf", "--n-factors", 2, "--seed", 5)
+SWEEPS = (*QUICK, "--set", "warmup=100", "--set", "draws=25", "--set", "thin=4")
 N_SWEEPS = 200
-SHORT = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=30", "--set", "draws=15", "--set", "thin=2", "--seed", 5)
+SHORT = (*QUICK, "--set", "warmup=30", "--set", "draws=15", "--set", "thin=2")
 N_SHORT = 60
 
 
@@ -156,7 +157,7 @@ def test_interrupted_it_says_how_to_resume(folder, tmp_path):
 
 
 def test_what_is_refused(folder, tmp_path):
-    quick = ("--model", "bpmf", "--n-factors", 2, "--set", "warmup=5", "--set", "draws=10", "--seed", 5)
+    quick = (*QUICK, "--set", "warmup=5", "--set", "draws=10")
     options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *quick)
     for flags in (("--resume",), ("--every", 3)):
         _, err = run(*options, *flags, code=2)
