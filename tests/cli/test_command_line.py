@@ -181,8 +181,9 @@ def test_recommend_json(folder):
     assert (known["user"], known["cold"], unknown["user"], unknown["cold"]) == (1, False, "nobody", True)
     assert len(known["items"]) == 3
     uncertainty = {"belief_sd", "rating_sd", "interval"}
-    assert known["items"][0].keys() == {"item", "title", "score"} | uncertainty
-    assert known["items"][0]["interval"][0] < known["items"][0]["score"]
+    joint = {"chosen_probability", "expected_rating", "liked_probability"}
+    assert known["items"][0].keys() == {"item", "title", "score"} | joint | uncertainty
+    assert known["items"][0]["interval"][0] < known["items"][0]["expected_rating"]
     assert known["items"][0]["title"].startswith("Film ")
     scores = [entry["score"] for entry in known["items"]]
     assert scores == sorted(scores, reverse=True)
