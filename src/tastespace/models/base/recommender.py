@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
+import polars as pl
 from numpy.random import Generator
 
 from tastespace import randomness, threads
@@ -21,8 +23,8 @@ from tastespace.index.index import Index, with_threads
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
+from tastespace.models.base import batch, resuming
 from tastespace.models.base import query as queries
-from tastespace.models.base import resuming
 from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
@@ -339,6 +341,42 @@ class Recommender(ABC):
                 remarks=query.remarks + doubts,
             )
         )
+
+    def recommend_all(
+        self,
+        n: int = 10,
+        *,
+        out: str | Path | None = None,
+        observer: Observer = silent,
+        policy: Policy | str = "best",
+        exclude: Any = "seen",
+        include_seen: bool = False,
+        only: Any = None,
+        where: str | None = None,
+        diversity: float = 0.0,
+        popularity_damping: float = 0.0,
+        index: Index | Literal["auto"] | None = "auto",
+        uncertainty: bool = True,
+        top_n: bool = False,
+    ) -> pl.DataFrame | None:
+        """The best items of every training user, as a table: one row an entry, as `recommend(...).to_polars()` has it.
+
+        The options are those of `recommend`. Users are taken some at a time, on all cores; the lists are the same for
+        any number of threads. The table is held in memory, with everything shown about 100 bytes an entry.
+
+        With `out`, a Parquet file is written instead, in bounded memory, and None is returned. What is finished is kept
+        in a folder beside it, `<out>.parts`: after an interruption, the same call continues from there. A folder of
+        another model or of other settings is refused, and so is a file that exists.
+        """
+        self.require_fitted()
+        options = {
+            **{"n": n, "policy": policy, "exclude": exclude, "include_seen": include_seen, "only": only},
+            **{"where": where, "diversity": diversity, "popularity_damping": popularity_damping},
+            **{"index": index, "uncertainty": uncertainty, "top_n": top_n},
+        }
+        frame, remarks = batch.recommend_all(self, None if out is None else Path(out), observer, options)
+        self._tell(remarks)
+        return frame
 
     def ask(
         self,
