@@ -117,7 +117,7 @@ class Ratings:
     user_attributes: pl.DataFrame | None = None  # one row a user: country, age ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
-    declared_kind: Kind | None = None  # what somebody said the values are; None to guess
+    declared_kind: Kind | None = None  # what someone said the values are; None to guess
     kind_reason: str | None = None  # how a declared kind is known, where nobody said it
 
     def __post_init__(self) -> None:
@@ -488,7 +488,7 @@ class Ratings:
         return f"Ratings({len(self)} ratings by {self.n_users} users of {self.n_items} items)"
 
     def _known_as(self, kind: Kind, reason: str | None) -> Ratings:
-        """The same with a kind, and how that is known: None for what somebody declared."""
+        """The same with a kind, and how that is known: None for what someone declared."""
         declared = replace(self, declared_kind=kind, kind_reason=reason)
         grouped = ("by_user", "by_item", "by_user_with_times")  # the values are the same
         declared.__dict__.update({name: self.__dict__[name] for name in grouped if name in self.__dict__})

@@ -91,7 +91,7 @@ def find_people(
 ) -> tuple[People, Remarks]:
     """Users with what they rated before and since; the newer rating of an item wins, counts add up.
 
-    With `instead` the history is all that they rated: they are strangers with this history.
+    With `instead` the history is all that they rated: they are new users with this history.
     """
     rows = trained.users.rows_of(each.ids)
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))

@@ -444,7 +444,7 @@ class Recommender(ABC):
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
-        """The training users most like each of these, who may be strangers with a history (see `recommend`).
+        """The training users most like each of these, who may be new users with a history (see `recommend`).
 
         Someone without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
         model without tastes is an error.
@@ -460,7 +460,7 @@ class Recommender(ABC):
         `user_id` may be None where a history is of one user. Someone without ratings is flagged cold.
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
-        stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
+        new user would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
         it. Where the model also has a belief about what is chosen, `chosen` of the answer is the same of that.
         """
         self.require_fitted()
