@@ -11,7 +11,7 @@ from typer import Argument, Option
 from tastespace import artifact
 from tastespace.cli import console, options
 from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, reads
-from tastespace.data.formats.files import read_item_list, read_pairs
+from tastespace.data.formats.files import read, read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
 from tastespace.models import Recommender
 from tastespace.models.base.active_learning import AMONG
@@ -19,6 +19,7 @@ from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
 from tastespace.models.base.results import Lists, Ranking, as_entries, titled
+from tastespace.models.base.rules import RULES
 from tastespace.models.base.similarity import SimilarKind
 
 Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
@@ -44,6 +45,11 @@ def recommend(
     where: Where = None,
     diversity: Annotated[float, Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
     popularity_damping: Annotated[float, Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
+    rule: Annotated[
+        list[str] | None,
+        Option("--rule", help=f"Business rule: {', '.join(RULES)}; as in at-most:k=2,of=genre. Can be repeated."),
+    ] = None,
+    shown: Annotated[Path | None, Option(help="File for the rule not-shown: user, item, perhaps time.")] = None,
     exact: Annotated[bool, Option("--exact", help="Score every item, even if the model has an index.")] = False,
     top_n: Annotated[bool, Option("--top-n", help="Also the probability of being one of the true best N.")] = False,
     all_users: Annotated[bool, Option("--all-users", help="Every training user, into the file --out.")] = False,
@@ -69,6 +75,8 @@ def recommend(
         "where": where,
         "diversity": diversity,
         "popularity_damping": popularity_damping,
+        "rules": rule or (),
+        "shown": None if shown is None else read(shown, duplicates="latest", kind="one-class"),
         "index": None if exact else "auto",
         "top_n": top_n,
     }
@@ -78,12 +86,13 @@ def recommend(
     ranking = recommender.recommend(options.ids(user), n, history=new, **asked)
     users = options.known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
-        console.print_json({"users": ranking.to_dicts(users, levels=True), "found_by": ranking.found_by})
+        lists = ranking.to_dicts(users, levels=True)
+        console.print_json({"users": lists, "found_by": ranking.found_by, "remarks": list(ranking.remarks)})
         return
-    _print_ranking(recommender, ranking, users, top_n)
+    _print_ranking(recommender, ranking, users, top_n, len(rule or ()))
 
 
-def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any], top_n: bool) -> None:
+def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any], top_n: bool, n_rules: int) -> None:
     is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
@@ -100,6 +109,8 @@ def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any],
     note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
         _print_list(ranking, k, f"For user {name}", note, columns)
+    # The last remarks, one a rule; what is doubtful was a warning.
+    console.print_line(*ranking.remarks[len(ranking.remarks) - n_rules :])
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:

@@ -96,7 +96,7 @@ def _spread(fewest: int, median: float, most: int) -> str:
 
 
 DAY = 86_400  # seconds
-Duplicates = Literal["last", "mean", "sum", "error"]
+Duplicates = Literal["last", "latest", "mean", "sum", "error"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class Ratings:
     ) -> Ratings:
         """Ratings whose ids have been numbered already, or choices if there are no values; for readers."""
         if duplicates is not None and duplicates not in get_args(Duplicates):
-            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
+            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, latest, mean, sum or error")
         users, items, times = observed.users, observed.items, observed.times
         assert users is not None
         are_choices = observed.values is None
@@ -521,12 +521,14 @@ class Ratings:
             return self
         pairs = self.user_rows.astype(np.int64) * max(self.n_items, 1) + self.item_rows
         frame = pl.DataFrame({"pair": pairs, "value": self.values}).with_row_index("position")
+        if duplicates == "latest" and self.times is not None:
+            frame = frame[np.argsort(self.times, kind="stable")]  # unknown times last
         if duplicates == "error":
             repeated = frame.filter(pl.col("pair").is_duplicated())["position"][0]
             user, item = self.user_ids()[repeated], self.item_ids()[repeated]
             raise DataError(f"user {user!r} rated item {item!r} more than once", expected="one rating a pair")
         combine = {
-            "last": pl.col("value").last(),
+            **dict.fromkeys(("last", "latest"), pl.col("value").last()),
             "mean": pl.col("value").cast(pl.Float64).mean(),
             "sum": pl.col("value").cast(pl.Float64).sum(),
         }

@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from tastespace import storage, threads
+from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError, TastespaceError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import pairs_of
@@ -41,13 +42,12 @@ def recommend_all(
 ) -> tuple[pl.DataFrame | None, tuple[str, ...]]:
     """The lists of all training users, or None where they are in a file; and what whoever asked should know."""
     asked, users = copy.copy(recommender), recommender.ratings_.users.ids
-    asked.threads, asked.warns = 1, False
     remarks: dict[str, None] = {}
+    asked.threads = 1
+    asked.__dict__["_tell"] = lambda told: remarks.update(dict.fromkeys(told))  # once for all batches, at the end
 
     def lists(batch: int) -> pl.DataFrame:
-        ranking = asked.recommend(users[batch * BATCH : (batch + 1) * BATCH], **options)
-        remarks.update(dict.fromkeys(ranking.remarks))
-        return ranking.to_polars()
+        return asked.recommend(users[batch * BATCH : (batch + 1) * BATCH], **options).to_polars()
 
     n_batches = -(-len(users) // BATCH)
     if out is None:
@@ -144,10 +144,15 @@ def _run_of(recommender: Recommender, options: Mapping[str, Any]) -> dict[str, s
         found["index"] = "None" if stored is None else repr(stored.index.description)
     elif index is not None:
         found["index"] = repr(index.description)
-    for name in ("exclude", "only"):
-        if not isinstance(options[name], str | None):
-            columns = [column for column in pairs_of(options[name], name) if column is not None]
+    for name in ("exclude", "only", "shown"):
+        table = options[name]
+        if not isinstance(table, str | None):
+            columns = [column for column in pairs_of(table, name) if column is not None]
             text = json.dumps([column.cast(pl.String).to_list() for column in columns])
+            if isinstance(table, Ratings) and table.times is not None:
+                text += hashlib.sha256(table.times.tobytes()).hexdigest()
+            elif isinstance(table, pl.DataFrame):
+                text += table.write_csv()
             found[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {
         "tastespace": __version__,

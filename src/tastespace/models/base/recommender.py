@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -32,6 +33,7 @@ from tastespace.models.base.parameters import SearchSpace, check_declared, check
 from tastespace.models.base.policies import Best, Policy, policy_of, top_n_probabilities, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
+from tastespace.models.base.rules import Rule, Rules
 from tastespace.models.base.similarity import Similar, SimilarKind, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.progress import Observer, silent
@@ -277,6 +279,8 @@ class Recommender(ABC):
         where: str | None = None,
         diversity: float = 0.0,
         popularity_damping: float = 0.0,
+        rules: Sequence[Rule | str] = (),
+        shown: Any = None,
         index: Index | Literal["auto"] | None = "auto",
         uncertainty: bool = True,
         top_n: bool = False,
@@ -305,6 +309,10 @@ class Recommender(ABC):
         before it. `popularity_damping` (0 to 1000) moves down what most users rate (see
         `tastespace.models.base.top_n`). Both change the order, never the scores that are shown.
 
+        `rules` are business rules, objects such as ``AtMost(2, of="genre")`` or texts such as "pin:item=318,place=1"
+        (see `tastespace.models.base.rules`); `remarks` of the answer say what each did. `shown` is for the rule
+        "not-shown": a table with the columns user, item and perhaps time.
+
         `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
         (`tastespace index`, or `index_`), if any; None looks at every item; or one built over the posterior's item
         vectors. It is used under every policy: "cautious", "curious" and "likely" put the best 20 n (at least 200) by
@@ -321,9 +329,11 @@ class Recommender(ABC):
         """
         self.require_fitted()
         options = ListOptions(n, Best() if policy == "best" else policy_of(policy), diversity, popularity_damping)
+        ruled = Rules.of(rules, shown, self.ratings_, lambda: self._prepared.attributes, n)
+        options = options if ruled is None else replace(options, rules=ruled)
         query = self._query(user_ids, history, "recommend")
         belief, n_items = query.belief, len(self.ratings_.items.ids)
-        filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen)
+        filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen, ruled=ruled)
         searched, scan = self._index(index)
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
         top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
@@ -332,14 +342,17 @@ class Recommender(ABC):
         if top_n and sure is not None and belief.uncertainty is not None:
             given = belief.uncertainty, found.items, n, filters, query.rng_of("top n")
             sure = replace(sure, top_n_probability=top_n_probabilities(*given))
-        return self._told(
-            Ranking(
-                **query.columns_of(found.items),
-                scores=found.scores[query.positions],
-                uncertainty=None if sure is None else sure.take(query.positions),
-                found_by=how,
-                remarks=query.remarks + doubts,
-            )
+        told = query.remarks + doubts
+        self._tell(told)
+        if ruled is not None:  # What rules did as they were asked to is nothing to be warned of.
+            ruled.count_shown(query.each, top.effects)
+            told += ruled.remarks(top.effects, len(query.each))
+        return Ranking(
+            **query.columns_of(found.items),
+            scores=found.scores[query.positions],
+            uncertainty=None if sure is None else sure.take(query.positions),
+            found_by=how,
+            remarks=told,
         )
 
     def recommend_all(
@@ -355,6 +368,8 @@ class Recommender(ABC):
         where: str | None = None,
         diversity: float = 0.0,
         popularity_damping: float = 0.0,
+        rules: Sequence[Rule | str] = (),
+        shown: Any = None,
         index: Index | Literal["auto"] | None = "auto",
         uncertainty: bool = True,
         top_n: bool = False,
@@ -372,6 +387,7 @@ class Recommender(ABC):
         options = {
             **{"n": n, "policy": policy, "exclude": exclude, "include_seen": include_seen, "only": only},
             **{"where": where, "diversity": diversity, "popularity_damping": popularity_damping},
+            **{"rules": rules, "shown": shown},
             **{"index": index, "uncertainty": uncertainty, "top_n": top_n},
         }
         frame, remarks = batch.recommend_all(self, None if out is None else Path(out), observer, options)
@@ -589,12 +605,22 @@ class Recommender(ABC):
         return matching, tuple(dict.fromkeys(doubts))
 
     def _filters(
-        self, query: queries.Query, exclude: Any, only: Any, where: str | None, *, include_seen: bool = False
+        self,
+        query: queries.Query,
+        exclude: Any,
+        only: Any,
+        where: str | None,
+        *,
+        include_seen: bool = False,
+        ruled: Rules | None = None,
     ) -> tuple[queries.Filters, queries.Remarks]:
         """What may be shown to each of the people, and what is doubtful about it."""
         matching, doubts = self._matching(where)
-        rules: dict[str, Any] = {"exclude": exclude, "include_seen": include_seen, "only": only, "matching": matching}
-        return queries.filters_of(self.ratings_, query.each, query.people.history, **rules), doubts
+        given: dict[str, Any] = {"exclude": exclude, "include_seen": include_seen, "only": only}
+        make = partial(queries.filters_of, self.ratings_, query.each, query.people.history, **given)
+        if ruled is None:
+            return make(matching=matching), doubts
+        return ruled.filters(make, matching), tuple(dict.fromkeys((*doubts, *ruled.doubts)))
 
     def _told(self, answer: Answer) -> Answer:
         """The answer of a public call, whose remarks become warnings."""
