@@ -31,6 +31,12 @@ from tastespace.models.base.policies import Thompson as Thompson
 from tastespace.models.base.recommender import Recommender as Recommender
 from tastespace.models.base.results import Prediction as Prediction
 from tastespace.models.base.results import Ranking as Ranking
+from tastespace.models.base.rules import AtMost as AtMost
+from tastespace.models.base.rules import Boost as Boost
+from tastespace.models.base.rules import Bury as Bury
+from tastespace.models.base.rules import MinRatings as MinRatings
+from tastespace.models.base.rules import NotShown as NotShown
+from tastespace.models.base.rules import Pin as Pin
 from tastespace.models.base.similarity import Similar as Similar
 from tastespace.models.baselines.baselines import DampedBias as DampedBias
 from tastespace.models.baselines.baselines import GlobalMean as GlobalMean

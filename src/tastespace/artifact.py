@@ -209,7 +209,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """An empty folder, or one with an artifact and nothing else: what is there besides may be dear to somebody."""
+    """An empty folder, or one with an artifact and nothing else: what is there besides may be dear to someone."""
     if not path.is_dir():
         return False
     there = {entry.name for entry in path.iterdir()}

@@ -12,9 +12,10 @@ and by manifests of older artifacts without one.
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -76,25 +77,38 @@ def _read(kind: type[Any], name: str, parameters: Mapping[str, str | None]) -> A
             expected = f"key=value, with a key among {', '.join(known)}" if known else "the name alone"
             raise InvalidParameterError(f"{name} has {said!r}; expected {expected}")
         read[key] = _value(key, value, hints[key])
+    lacking = [field.name for field in fields(kind) if field.default is MISSING and field.name not in read]
+    if lacking:
+        raise InvalidParameterError(f"{name} lacks {', '.join(lacking)}; expected {name}:{lacking[0]}=...")
     return kind(**read)
 
 
 def split_settings(text: str) -> tuple[str, dict[str, str | None]]:
     """Split `name:key=value,key=value` into the name and the parameters.
 
-    What has no = belongs to the value before it, as in a list; else it has no value, and is a mistake.
+    A part without a name before its = belongs to the value before it, as in a list; else it has no value, and is a
+    mistake. Commas in double quotes divide nothing; a value may be in such quotes as a whole.
     """
     name, _, rest = text.partition(":")
     found: dict[str, str | None] = {}
     last = None
-    for part in rest.split(",") if rest else []:
+    for part in _OUTSIDE_QUOTES.split(rest) if rest else []:
         key, separator, value = part.partition("=")
-        if not separator and last is not None and found[last] is not None:
+        if not (separator and key.strip().isidentifier()) and last is not None and found[last] is not None:
             found[last] = f"{found[last]},{part}"
         else:
-            found[key] = value if separator else None
-            last = key
-    return name, found
+            last = key.strip()
+            found[last] = value if separator else None
+    return name, {key: _unquoted(value) if value else value for key, value in found.items()}
+
+
+_OUTSIDE_QUOTES = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')  # a comma with whole quotations behind it
+_QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*')
+
+
+def _unquoted(value: str) -> str:
+    found = _QUOTED.fullmatch(value)
+    return value if found is None else found[1].replace('""', '"')
 
 
 # The first type that a parameter may have decides how its text is read.
@@ -139,6 +153,8 @@ def settings_text(value: Any) -> str:
     """Write a value as `settings_of` reads it."""
     if isinstance(value, list | tuple):
         return ",".join(settings_text(part) for part in value)
+    if isinstance(value, str) and re.search('[,"]', value):
+        return '"' + value.replace('"', '""') + '"'
     return f"{int(value)}" if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(value)
 
 

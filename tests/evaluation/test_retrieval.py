@@ -61,7 +61,7 @@ def test_the_stored_index_is_the_default(model):
 def test_the_report_says_what_it_was_measured_against(model):
     report = measured(model, Exact().build(model.posterior_.item_vectors))
     shown = repr(report)
-    assert shown.startswith("scan of all items: the best 10 of 400 items for 40 users and 20 strangers\n")
+    assert shown.startswith("scan of all items: the best 10 of 400 items for 40 users and 20 new users\n")
     assert shown.endswith("baseline: numpy: vectors @ query, argpartition, sort; one thread, processor time")
     content = json.loads(json.dumps(report.to_dict()))
     assert content["accuracy"] == 1.0

@@ -204,3 +204,22 @@ def test_what_is_refused_is_refused_clearly(read_only_client, method, path, cont
     assert answer.json()["status"] == status
     assert answer.json()["detail"]
     assert read_only_client.get("/v1/model").json()["ratings_stored"] == before
+
+
+def test_rules_change_the_list_and_say_so(client):
+    asked = {"user": "3", "n": 4, "rules": ["at-most:k=1,of=genre"]}
+    told = client.post("/v1/recommendations", json=asked).json()
+    kinds = [int(entry["item"]) % 3 for entry in told["items"]]
+    assert len(kinds) == len(set(kinds))
+    assert told["remarks"][0].startswith("at-most:k=1,of=genre: left ")
+    plain = client.get("/v1/users/3/recommendations", params={"n": 4}).json()
+    first, second = (entry["item"] for entry in plain["items"][:2])
+    shown = [{"item": first}, {"item": second, "at": "2001-01-01T00:00:00Z"}]
+    told = client.post("/v1/recommendations", json={"user": "3", "rules": ["not-shown"], "shown": shown}).json()
+    assert told["items"][0]["item"] == second
+    rules = {"n": 4, "rules": [f"pin:item={second},place=1", "min-ratings:n=1"]}
+    told = client.get("/v1/users/3/recommendations", params=rules).json()
+    assert [entry["item"] for entry in told["items"][:2]] == [second, first]
+    wrong = client.post("/v1/recommendations", json={"user": "3", "rules": ["at-most:k=1,of=colour"]})
+    assert wrong.status_code == 422
+    assert "colour" in wrong.json()["detail"]

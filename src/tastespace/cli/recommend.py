@@ -11,14 +11,15 @@ from typer import Argument, Option
 from tastespace import artifact
 from tastespace.cli import console, options
 from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, reads
-from tastespace.data.formats.files import read_item_list, read_pairs
+from tastespace.data.formats.files import read, read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
 from tastespace.models import Recommender
 from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
-from tastespace.models.base.results import Lists, as_entries, titled
+from tastespace.models.base.results import Lists, Ranking, as_entries, titled
+from tastespace.models.base.rules import RULES
 from tastespace.models.base.similarity import SimilarKind
 
 Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
@@ -44,34 +45,54 @@ def recommend(
     where: Where = None,
     diversity: Annotated[float, Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
     popularity_damping: Annotated[float, Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
+    rule: Annotated[
+        list[str] | None,
+        Option("--rule", help=f"Business rule: {', '.join(RULES)}; as in at-most:k=2,of=genre. Can be repeated."),
+    ] = None,
+    shown: Annotated[Path | None, Option(help="File for the rule not-shown: user, item, perhaps time.")] = None,
     exact: Annotated[bool, Option("--exact", help="Score every item, even if the model has an index.")] = False,
     top_n: Annotated[bool, Option("--top-n", help="Also the probability of being one of the true best N.")] = False,
+    all_users: Annotated[bool, Option("--all-users", help="Every training user, into the file --out.")] = False,
+    out: Annotated[Path | None, Option(help="Parquet file for --all-users; run again to continue.")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Recommend items to users of the training ratings, or to new users with a history."""
-    options.require(bool(user) or history is not None, NO_USER)
+    options.require(all_users == (out is not None), "expected --all-users and --out FILE together")
+    options.require(
+        not all_users or not (user or history), "--all-users is about the training users; expected no --user, --history"
+    )
+    options.require(all_users or bool(user) or history is not None, NO_USER)
     options.require(not (only and only_file), "expected --only or --only-file, not both")
     recommender = artifact.load(model, with_index=not exact).set_params(threads=threads)
     new = options.history_of(history, user)
-    ranking = recommender.recommend(
-        options.ids(user),
-        n,
-        history=new,
-        policy=policy,
-        only=only or (None if only_file is None else read_item_list(only_file)),
-        exclude=_excluded(exclude or [], exclude_file, user, new),
-        include_seen=include_seen,
-        where=where,
-        diversity=diversity,
-        popularity_damping=popularity_damping,
-        index=None if exact else "auto",
-        top_n=top_n,
-    )
+    everyone = recommender.ratings_.users.ids.cast(pl.String).to_list() if all_users else user
+    asked: dict[str, Any] = {
+        "policy": policy,
+        "only": only or (None if only_file is None else read_item_list(only_file)),
+        "exclude": _excluded(exclude or [], exclude_file, everyone, new),
+        "include_seen": include_seen,
+        "where": where,
+        "diversity": diversity,
+        "popularity_damping": popularity_damping,
+        "rules": rule or (),
+        "shown": None if shown is None else read(shown, duplicates="latest", kind="one-class"),
+        "index": None if exact else "auto",
+        "top_n": top_n,
+    }
+    if out is not None:
+        _write_all(recommender, n, out, asked, json)
+        return
+    ranking = recommender.recommend(options.ids(user), n, history=new, **asked)
     users = options.known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
-        console.print_json({"users": ranking.to_dicts(users, levels=True), "found_by": ranking.found_by})
+        lists = ranking.to_dicts(users, levels=True)
+        console.print_json({"users": lists, "found_by": ranking.found_by, "remarks": list(ranking.remarks)})
         return
+    _print_ranking(recommender, ranking, users, top_n, len(rule or ()))
+
+
+def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any], top_n: bool, n_rules: int) -> None:
     is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
@@ -88,6 +109,8 @@ def recommend(
     note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
         _print_list(ranking, k, f"For user {name}", note, columns)
+    # The last remarks, one a rule; what is doubtful was a warning.
+    console.print_line(*ranking.remarks[len(ranking.remarks) - n_rules :])
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
@@ -97,6 +120,15 @@ def recommend(
             f"In the order of choosing and liking. Chosen: among the next choices, {liking['base_rate'][0]:.1%} for an "
             f"average item; liked: a rating of at least {liking['liked_from'][0]:.2f}, the user's own mean."
         )
+
+
+def _write_all(recommender: Recommender, n: int, out: Path, asked: dict[str, Any], as_json: bool) -> None:
+    """Write the lists of all users to a file, and say what is in it."""
+    with console.progress() as observer:
+        recommender.recommend_all(n, out=out, observer=observer, **asked)
+    n_users, n_entries = recommender.ratings_.n_users, pl.scan_parquet(out).select(pl.len()).collect().item()
+    text = f"Lists for {n_users:,} users with {n_entries:,} entries are in {out}."
+    console.print_result(as_json, {"out": str(out), "n_users": n_users, "n_entries": n_entries}, text)
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:

@@ -211,7 +211,7 @@ def demo(
     console.print_rows(["model", "rmse", "mae", "seconds"], measured)
     about = f"For user {user}, of the films they have not rated:"
     if ranking.cold[0]:
-        about = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
+        about = f"User {user} is not among the {ratings.n_users}; this is the default list:"
     console.print_line(f"\n{about}")
     named = top.with_columns(film=pl.coalesce("title", pl.col("item").cast(pl.String)))
     columns = {"": "{rank}", "film": "{film}", "chosen": "{chosen_probability:.0%}", "liked": "{liked_probability:.0%}"}

@@ -64,6 +64,16 @@ class Column:
         return self._of_values(np.ones(len(self.item_rows), np.bool_))
 
     @cached_property
+    def values_of_items(self) -> list[list[int]]:
+        """Which values each item has, as numbers: equal where values are, as they are compared."""
+        keys = self.numbers if self.codes is None else np.array(self._plain, object)[self.codes]
+        codes = np.unique([] if keys is None else keys, return_inverse=True)[1]
+        found: list[list[int]] = [[] for _ in range(self.n_items)]
+        for item, code in set(zip(self.item_rows.tolist(), codes.tolist(), strict=True)):
+            found[item].append(code)
+        return found
+
+    @cached_property
     def _plain(self) -> list[str]:
         return [] if self.texts is None else [plain_text(text) for text in self.texts.ids]
 

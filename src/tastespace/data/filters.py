@@ -28,7 +28,7 @@ from tastespace.arrays import BoolArray
 from tastespace.data.attributes import Attributes, Column, Value
 from tastespace.errors import InvalidParameterError, shortened
 
-MAX_NESTED = 50  # brackets within brackets: far more than anybody means, far less than the stack can take
+MAX_NESTED = 50  # brackets within brackets: far more than anyone means, far less than the stack can take
 _RESERVED = ("and", "or", "not", "in", "contains", "is")
 _OTHER_SPELLINGS = {"==": "=", "<>": "!="}
 _TOKEN = re.compile(

@@ -1,6 +1,6 @@
 """What the values of ratings say: how something was liked, yes or no, how often, or only that it was chosen.
 
-    stars      how much somebody liked something: levels, or any numbers, such as 0 to 100 or -10 to 10
+    stars      how much someone liked something: levels, or any numbers, such as 0 to 100 or -10 to 10
     yes-no     1 for yes, 0 for no
     counts     how often something was chosen (clicked, played, bought) or for how long (hours, seconds), above 0
     one-class  that something was chosen; what was not chosen is not there, and the values say nothing
@@ -27,7 +27,7 @@ SKEW = 10  # the largest count is more than so many times the median; no scale o
 MEAN_RATINGS = 5.0  # that the mean of all counts for in that of a user
 MOSTLY_ONE = 0.9  # a scale of which nine of ten are its lowest value would say next to nothing
 HIGHEST_STAR = 100  # scales of ratings end here at the latest
-MOST_STARS = 11  # levels of the usual scales, 0 to 10; on a finer one, hardly anybody gives the lowest
+MOST_STARS = 11  # levels of the usual scales, 0 to 10; on a finer one, hardly anyone gives the lowest
 OFTEN_LOWEST = 0.25
 FEW_EQUAL = 10  # with fewer values, that all are the same is chance
 

@@ -96,7 +96,7 @@ def _spread(fewest: int, median: float, most: int) -> str:
 
 
 DAY = 86_400  # seconds
-Duplicates = Literal["last", "mean", "sum", "error"]
+Duplicates = Literal["last", "latest", "mean", "sum", "error"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Ratings:
     user_attributes: pl.DataFrame | None = None  # one row a user: country, age ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
-    declared_kind: Kind | None = None  # what somebody said the values are; None to guess
+    declared_kind: Kind | None = None  # what someone said the values are; None to guess
     kind_reason: str | None = None  # how a declared kind is known, where nobody said it
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class Ratings:
     ) -> Ratings:
         """Ratings whose ids have been numbered already, or choices if there are no values; for readers."""
         if duplicates is not None and duplicates not in get_args(Duplicates):
-            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
+            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, latest, mean, sum or error")
         users, items, times = observed.users, observed.items, observed.times
         assert users is not None
         are_choices = observed.values is None
@@ -488,7 +488,7 @@ class Ratings:
         return f"Ratings({len(self)} ratings by {self.n_users} users of {self.n_items} items)"
 
     def _known_as(self, kind: Kind, reason: str | None) -> Ratings:
-        """The same with a kind, and how that is known: None for what somebody declared."""
+        """The same with a kind, and how that is known: None for what someone declared."""
         declared = replace(self, declared_kind=kind, kind_reason=reason)
         grouped = ("by_user", "by_item", "by_user_with_times")  # the values are the same
         declared.__dict__.update({name: self.__dict__[name] for name in grouped if name in self.__dict__})
@@ -521,12 +521,14 @@ class Ratings:
             return self
         pairs = self.user_rows.astype(np.int64) * max(self.n_items, 1) + self.item_rows
         frame = pl.DataFrame({"pair": pairs, "value": self.values}).with_row_index("position")
+        if duplicates == "latest" and self.times is not None:
+            frame = frame[np.argsort(self.times, kind="stable")]  # unknown times last
         if duplicates == "error":
             repeated = frame.filter(pl.col("pair").is_duplicated())["position"][0]
             user, item = self.user_ids()[repeated], self.item_ids()[repeated]
             raise DataError(f"user {user!r} rated item {item!r} more than once", expected="one rating a pair")
         combine = {
-            "last": pl.col("value").last(),
+            **dict.fromkeys(("last", "latest"), pl.col("value").last()),
             "mean": pl.col("value").cast(pl.Float64).mean(),
             "sum": pl.col("value").cast(pl.Float64).sum(),
         }

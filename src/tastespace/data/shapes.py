@@ -2,7 +2,7 @@
 
 Ratings a user: at least `least`, and beyond that a log-normal number. Ratings an item: a gamma distribution, which for
 a shape parameter below one is a power law with an exponential cut-off. Both have one free parameter besides their mean.
-It is chosen so that the numbers have the wanted Gini coefficient, which is 0 where everybody has the same number of
+It is chosen so that the numbers have the wanted Gini coefficient, which is 0 where everyone has the same number of
 ratings, and goes towards 1 where a few have them all.
 """
 
@@ -41,7 +41,7 @@ MAX_LEVELS = 20  # as in a description: what has more distinct values is taken f
 class Shape:
     """How many users, items and ratings, and how they are spread; what `synthetic` draws from.
 
-    `activity` is the Gini coefficient of the ratings a user, as far as `least` leaves room for it: everybody has so
+    `activity` is the Gini coefficient of the ratings a user, as far as `least` leaves room for it: everyone has so
     many. `popularity` is that of the ratings an item. Ratings are one of `levels`, or any number if that is None.
     """
 

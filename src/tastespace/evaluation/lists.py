@@ -171,7 +171,7 @@ def measure_lists(
 
 
 def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
-    """The item rows of lists that may come from a function of anybody: of whom they should be, nothing twice."""
+    """The item rows of lists that may come from a function of anyone: of whom they should be, nothing twice."""
     if not isinstance(made, Ranking):
         raise InvalidParameterError(f"lists gave {type(made).__name__}; expected a Ranking, such as recommend gives")
     if len(made) != len(user_ids) or len(made.item_rows) != len(user_ids):

@@ -28,7 +28,7 @@ class ListsMade:
     relevant: float | Literal["liked"] | None  # a test rating of at least this, or the user's own mean; None: all are
     users: int  # who have at least one relevant test rating, and so a list
     users_without_relevant: int  # who have none, and are left out
-    cold_users: int  # of `users`, those without any ratings to go by: theirs is the list for anybody
+    cold_users: int  # of `users`, those without any ratings to go by: theirs is the list for anyone
     relevant_ratings: int
     cold_relevant_ratings: int  # of an item that the model does not know: never found, but counted
     graded: bool = True  # whether a higher rating is worth more in NDCG; else all that is relevant is worth 1

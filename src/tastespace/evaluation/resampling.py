@@ -93,7 +93,7 @@ def those_of(intervals: Mapping[Any, Interval], keys: Mapping[str, Any]) -> dict
 
 
 def middle(values: DoubleArray) -> Interval:
-    """From the 2.5 % to the 97.5 % quantile; a resample without anybody who counts is passed over."""
+    """From the 2.5 % to the 97.5 % quantile; a resample without anyone who counts is passed over."""
     low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(low), float(high))
 

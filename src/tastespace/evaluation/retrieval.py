@@ -26,12 +26,12 @@ from tastespace.tables import ShownAsText, TextTable
 
 USERS, STRANGERS = 1000, 500  # at most
 BLOCK = 1 << 22  # coordinates of queries made at once
-KNOWN_SHARE = (0.1, 0.9)  # of a user's ratings, as a stranger's history
+KNOWN_SHARE = (0.1, 0.9)  # of a user's ratings, as a new user's history
 
 
 @dataclass(frozen=True, eq=False)
 class SampledQueries:
-    """Query vectors of users as training knows them, then of strangers with a history."""
+    """Query vectors of users as training knows them, then of new users with a history."""
 
     vectors: FloatMatrix
     n_users: int
@@ -42,7 +42,7 @@ class SampledQueries:
         """What is to be known about them."""
         if self.n_strangers:
             return ()
-        return ("the model has no ratings to make strangers of, so that only known users were asked about",)
+        return ("the model has no ratings to make new users of, so that only known users were asked about",)
 
 
 def item_vectors(recommender: Recommender) -> FloatMatrix:
@@ -60,9 +60,9 @@ def item_vectors(recommender: Recommender) -> FloatMatrix:
 def sampled_queries(
     recommender: Recommender, *, users: int = USERS, strangers: int = STRANGERS, seed: int = 0
 ) -> SampledQueries:
-    """Queries as they will come: of users, and of strangers, who are other users with a random part of their ratings.
+    """Queries as they will come: of known users, and of new ones: other users with some of their ratings.
 
-    At most so many of each. A model without its ratings has no strangers, and one that answers from them nobody at all,
+    At most so many of each. A model without its ratings has no new users, and one that answers from them nobody at all,
     which is an error.
     """
     n_dimensions, posterior = item_vectors(recommender).shape[1], recommender.posterior_
@@ -96,7 +96,7 @@ def tune_index(
     threads: int | None = None,
     observer: Observer = silent,
 ) -> Tuned:
-    """The fastest index that finds enough for users of this recommender and for strangers (see `tune`).
+    """The fastest index that finds enough for users of this recommender and for new users (see `tune`).
 
     Assign it to `recommender.index_`, or keep it beside a saved model with `tastespace.artifact.save_index`.
     """
@@ -138,7 +138,7 @@ def _part_of(ratings: CSR, rng: np.random.Generator) -> CSR:
 
 @dataclass(frozen=True, repr=False)
 class RetrievalReport(ShownAsText):
-    """What an index finds of the true best k items of users and strangers, and how much faster than scans.
+    """What an index finds of the true best k items of known and new users, and how much faster than scans.
 
     Speed-ups are medians of ratios, all contenders taking turns on one thread: over numpy's scan, and over the exact
     scan (`_over_exact`); of single queries, and of many in one call (`batched_`).
@@ -185,7 +185,7 @@ class RetrievalReport(ShownAsText):
             "one of many, times faster than the exact scan": f"{self.batched_speedup_over_exact:.2f}",
             "memory of the index": f"{self.n_bytes / 1e6:,.1f} MB",
         }
-        who = f"{counted(self.n_users, 'user')} and {counted(self.n_strangers, 'stranger')}"
+        who = f"{counted(self.n_users, 'user')} and {counted(self.n_strangers, 'new user')}"
         title = f"{self.index}: the best {self.k} of {self.n_items:,} items for {who}"
         return TextTable(title, ("measure", "value"), tuple(rows.items()), f"baseline: {self.baseline}")
 
@@ -201,9 +201,9 @@ def retrieval(
     seconds: float = 2.0,
     seed: int = 1,
 ) -> RetrievalReport:
-    """Measure an index, by default the one that is stored with the recommender, for so many users and strangers.
+    """Measure an index, by default the one that is stored with the recommender, for so many known and new users.
 
-    Strangers are other users with a random part of their ratings. `seconds` is how long searches are timed, single
+    New users are other users with a random part of their ratings. `seconds` is how long searches are timed, single
     ones and batched ones each. The tuner draws its queries with the seed 0: another one here gives other queries.
     """
     for name, count, least in (("k", k, 1), ("n_th", n_th, 1), ("users", users, 1), ("strangers", strangers, 0)):

@@ -28,7 +28,7 @@ MAX_ERROR = 0.15
 # each of two chains, and to one in three hundred at 25.
 MAX_SHARE = 0.25
 # The share of pairs that a wanted error is about. The rest are often a few pairs of which ratings tell two stories:
-# chains go from one to the other now and then, and no number of draws that anybody would take makes their mean exact.
+# chains go from one to the other now and then, and no number of draws that anyone would take makes their mean exact.
 SHARE_OF_PAIRS = 0.9
 # What the noise sd may differ between halves of chains once its R-hat is large. Where it still travelled in trials, it
 # had about twice as far to go; 10 % of the noise sd is 3 points of coverage of a 90 % interval.

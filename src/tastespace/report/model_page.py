@@ -22,7 +22,7 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.models import Recommender
 from tastespace.models.base.attribution import Explanation
 from tastespace.models.base.query import Query
-from tastespace.models.base.results import Ranking, as_entries, rounded
+from tastespace.models.base.results import Ranking, rounded
 from tastespace.progress import Observer, Progress, silent
 from tastespace.report import page
 from tastespace.report.model_story import model_story, plain
@@ -44,7 +44,7 @@ def listed(recommender: Recommender, request: Query, n: int) -> list[dict[str, A
 
 def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
     """The entries of the first list of a ranking."""
-    found = as_entries(ranking.of(0, levels=True))
+    found = [{"rank": rank, **entry} for rank, entry in enumerate(ranking.entries_of(0, levels=True), 1)]
     about = attributes_of(ratings, ranking.item_rows[0][: len(found)])
     for place, entry in enumerate(found):
         entry |= {"item": str(entry["item"]), "attributes": about[place]}

@@ -25,7 +25,7 @@ PERPLEXITY = 30.0
 STEPS = 500  # of t-SNE
 MIN_ITEMS = 3  # two dimensions need a third point
 DRAWS, BEST = 40, 20  # how often a user is drawn, and of how many items the middle is their place
-NEW_USERS = 200  # how many people make what anybody would give
+NEW_USERS = 200  # how many people make what anyone would give
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +35,13 @@ class TasteMap:
     method: str
     item_rows: IntArray
     places: FloatMatrix  # one row an item shown, two columns; the farthest is at a distance of 1 from the middle
-    usual: FloatArray  # what anybody would give each item, as scores of the model
+    usual: FloatArray  # what anyone would give each item, as scores of the model
     explained: float | None = None  # share of the variance of all dimensions that these two have
 
 
 @dataclass(frozen=True, eq=False)
 class UserPlace:
-    """Where a user is on a map: the middle of what they like beyond what anybody would, and how sure that is."""
+    """Where a user is on a map: the middle of what they like beyond what anyone would, and how sure that is."""
 
     middle: DoubleArray  # x and y
     draws: FloatMatrix | None  # the same for each draw of what is believed of them; None for a model of points
@@ -78,7 +78,7 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
 def user_place(shown: TasteMap, query: Query) -> UserPlace:
     """Where the user of a query is on a map.
 
-    In each draw of what is believed, items are put in order of what the user would give them beyond what anybody would;
+    In each draw of what is believed, items are put in order of what the user would give them beyond what anyone would;
     their place is the middle of the best. What they have rated themselves counts as well.
     """
     own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0)) - shown.usual

@@ -60,7 +60,7 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
         axes.scatter(given, range(len(labels)), marker="x", color=RUST, s=45, zorder=4, label="given later")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    title = "How a stranger becomes known"
+    title = "Predictions for a new user, by number of ratings"
     plot.set_title(axes, title, x="rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
     figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
     widths = [f"{sd.mean():.2f} with {n}" for n, sd in sds.items()]

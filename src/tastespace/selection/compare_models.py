@@ -145,7 +145,7 @@ def _complaint(check: Callable[[], None]) -> str | None:
     except TastespaceError as error:
         return str(error)
     except Exception:
-        pass  # A model may be anybody's: what goes wrong in it is reported where it is fitted.
+        pass  # A model may be anyone's: what goes wrong in it is reported where it is fitted.
     return None
 
 

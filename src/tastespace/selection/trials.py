@@ -120,7 +120,7 @@ def attempt(task: Task, split: Split, observer: Observer = silent, *, is_alone: 
         except BrokenPipeError:
             raise  # The process that wanted to know has gone.
         except Exception as error:
-            # A model may be anybody's, and what goes wrong in it must not end the others.
+            # A model may be anyone's, and what goes wrong in it must not end the others.
             outcome = Outcome(error=f"{type(error).__name__}: {error}")
     messages = (str(entry.message) for entry in caught if issubclass(entry.category, TastespaceWarning))
     return replace(outcome, warnings=tuple(dict.fromkeys(messages)))
@@ -270,7 +270,7 @@ def serve() -> None:
     """What the other process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that started it gets an interrupt, too, and ends it.
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What anybody prints must not come between the answers.
+    os.dup2(2, 1)  # What anyone prints must not come between the answers.
     last = 0.0
 
     def send(content: Any) -> None:

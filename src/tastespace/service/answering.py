@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+import polars as pl
 
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.policies import policy_of
@@ -15,7 +18,13 @@ from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of, entries
 from tastespace.report.taste_map import TasteMap, place_content, user_place
 from tastespace.service.live_model import Known, Loaded
-from tastespace.service.messages import PredictionRequest, QuestionRequest, RecommendationRequest, UserMessage
+from tastespace.service.messages import (
+    PredictionRequest,
+    QuestionRequest,
+    RecommendationRequest,
+    ShownItem,
+    UserMessage,
+)
 from tastespace.service.monitoring import Metrics
 from tastespace.service.store import Store
 
@@ -36,19 +45,21 @@ class Answerer:
         """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
         self._limit("n", wanted.n)
         known = self._known(wanted)
-        question = "" if wanted.user is None else wanted.model_dump_json()
+        is_kept = wanted.user is not None and wanted.shown is None  # What was shown lately changes with the clock.
+        question = wanted.model_dump_json() if is_kept else ""
         kept = known.answers.get(question)
         if kept is not None:
             return kept
         answer = as_json(self._recommended(wanted, known.query))
-        if wanted.user is not None:
+        if is_kept:
             self.loaded.keep_answer(known, question, answer)
         return answer
 
     def _recommended(self, wanted: RecommendationRequest, query: Query) -> dict[str, Any]:
         model = self.loaded.recommender
-        options = wanted.model_dump(exclude={"user", "history", "explain", "exclude"})
-        ranking = model.recommend(query, exclude=wanted.exclude or "seen", **options)
+        options = wanted.model_dump(exclude={"user", "history", "explain", "exclude", "shown"})
+        shown = None if wanted.shown is None else _shown_table(query, wanted.shown)
+        ranking = model.recommend(query, exclude=wanted.exclude or "seen", shown=shown, **options)
         explanation = None
         if wanted.explain and (ranking.item_rows >= 0).any():
             explanation = model.explain(query, ranking.item_ids.drop_nulls())
@@ -130,6 +141,14 @@ class Answerer:
         largest = min(largest, self.max_items)
         if n > largest:
             raise InvalidParameterError(f"{name} is {n}; expected at most {largest}")
+
+
+def _shown_table(query: Query, shown: list[ShownItem]) -> pl.DataFrame:
+    """What the user of a query was shown; what has no time was shown now."""
+    now = datetime.now(UTC)
+    times = [(one.at or now).astimezone(UTC).replace(tzinfo=None) for one in shown]
+    columns = {"user": [str(query.users[0])] * len(shown), "item": [one.item for one in shown], "time": times}
+    return pl.DataFrame(columns, schema_overrides={"time": pl.Datetime})
 
 
 def as_json(content: dict[str, Any]) -> str:

@@ -61,6 +61,13 @@ class Filters(Message):
     )
 
 
+class ShownItem(Message):
+    """An item that the user was shown."""
+
+    item: Id
+    at: Annotated[datetime, Field(strict=False)] | None = Field(default=None, description="Time; lately by default.")
+
+
 class RecommendationRequest(UserMessage, Filters):
     """A list of recommendations."""
 
@@ -69,6 +76,12 @@ class RecommendationRequest(UserMessage, Filters):
     include_seen: bool = False
     diversity: float = Field(default=0.0, ge=0, le=1)
     popularity_damping: float = Field(default=0.0, ge=0, le=1000)
+    rules: list[Annotated[str, Field(max_length=1000)]] = Field(
+        default_factory=list, max_length=50, description="Business rules.", examples=[["at-most:k=2,of=genre"]]
+    )
+    shown: list[ShownItem] | None = Field(
+        default=None, max_length=MAX_FILTER_ITEMS, description="What the user was shown, for the rule not-shown."
+    )
     explain: bool = Field(default=False, description="Name the ratings of the user that speak for each item.")
     uncertainty: bool = Field(default=True, description="Add the uncertainty of each entry.")
     top_n: bool = Field(default=False, description="Add the probability of being one of the user's true best n.")

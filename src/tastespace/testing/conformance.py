@@ -5,7 +5,7 @@
             return Mine(**parameters)
 
 A personal model (one that learns tastes) also gets the checkerboard right; set `is_personal = False` for one
-that tells everybody the same. Set `explanations_add_up = False` for one whose predictions are not linear in a user's
+that tells everyone the same. Set `explanations_add_up = False` for one whose predictions are not linear in a user's
 ratings, given what they rated.
 """
 
@@ -35,7 +35,7 @@ from tastespace.testing.toys import checkerboard, tastes
 
 
 def believed(fitted: Recommender, users: Sequence[int] | None = None) -> Belief:
-    """What is believed of training users, given as rows (None: of all); row -1 is somebody never seen."""
+    """What is believed of training users, given as rows (None: of all); row -1 is someone never seen."""
     rows = np.array(range(fitted.ratings_.n_users) if users is None else users, np.int32)
     return fitted.posterior_.believe(People.known(rows, fitted.ratings_.by_user), 1)
 
@@ -482,7 +482,7 @@ class RecommenderConformance:
     # Taste
 
     def test_checkerboard(self) -> None:
-        """Everybody's best unseen item is known exactly."""
+        """Everyone's best unseen item is known exactly."""
         if not self.is_personal:
             pytest.skip("a model without tastes cannot know")
         size = 12

@@ -1,7 +1,7 @@
 """`book-crossing`: 434 thousand ratings from 1 to 10 of 186 thousand books by 78 thousand people.
 
 `BX-Book-Ratings.csv` and `BX-Books.csv` are in Latin-1, every field is in quotation marks, semicolons stand between
-them, and quotation marks inside a field have a backslash. A rating of 0 means that somebody has the book and did not
+them, and quotation marks inside a field have a backslash. A rating of 0 means that someone has the book and did not
 rate it; there are 716 thousand of them, and they are left out unless asked for. The checksum is the one in the
 repositories of LensKit and of bookdata-tools; it was taken when the original address still worked.
 """

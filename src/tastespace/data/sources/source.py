@@ -2,7 +2,7 @@
 
 Files out of an archive: only those that are wanted, by their plain names, all of them or none.
 
-A zip, a tar (compressed or not), a tar inside either of them, or a folder that somebody has unpacked already. Wanted
+A zip, a tar (compressed or not), a tar inside either of them, or a folder that someone has unpacked already. Wanted
 files are put side by side under their last name, so that no path of the archive can lead anywhere else; links, and
 wanted files with a path that tries, are refused.
 """

@@ -1,9 +1,9 @@
 """Why this item: which of a user's own ratings pushed it up or down, and how much.
 
 The contribution of a rating is the difference that it makes: the predicted rating of the item, less the one that would
-be predicted if the user had rated that one thing as a stranger would be predicted to. Where a prediction is linear in
+be predicted if the user had rated that one thing as a new user would be predicted to. Where a prediction is linear in
 the user's ratings, given what they rated (ALS, biases), the contributions add up exactly to the prediction less that
-for a stranger. Proof: let f(y) be the prediction from ratings y, and b those of the stranger. Then f(y) - f(b) =
+for a new user. Proof: let f(y) be the prediction from ratings y, and b those of the new user. Then f(y) - f(b) =
 sum_j g_j (y_j - b_j), and replacing y_j alone by b_j changes f by g_j (y_j - b_j). Elsewhere they are effects of one
 rating at a time, and what does not add up is told as the remainder.
 
@@ -38,7 +38,7 @@ BLOCK_RATINGS = 1 << 21  # of histories that differ in one rating, and predictio
 class Explanation(Table):
     """What each of a user's ratings did for the prediction of some items.
 
-    `scores` are predicted ratings, not clipped; `base` what a stranger would be predicted. `others` is what the
+    `scores` are predicted ratings, not clipped; `base` what a new user would be predicted. `others` is what the
     ratings that are not among the first `n` did together, `remainder` what does not add up (nothing, for models
     whose predictions are linear in a user's ratings).
     """
@@ -121,7 +121,7 @@ class Explanation(Table):
         lines = [self.heading]
         for place in range(min(len(self), SHOWN)):
             name = titled(self.item_ids[place], None if self.titles is None else self.titles[place])
-            lines.append(f"{name}: {self.scores[place]:.2f}, for a stranger {self.base[place]:.2f}")
+            lines.append(f"{name}: {self.scores[place]:.2f}, for a new user {self.base[place]:.2f}")
             for row in self.of(place).iter_rows(named=True):
                 deed = f"chosen {times(row['rating'])}" if self.are_choices else f"rated {row['rating']:g}"
                 rated = titled(row["item"], row.get("title"))
@@ -160,7 +160,7 @@ def times(count: float) -> str:
 def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Explanation:
     """The explanation of these items, which the model must know, for the one user of a query.
 
-    `instead` is what each rating is compared with: None for what a stranger would be predicted to rate, 0 where it says
+    `instead` is what each rating is compared with: None for what a new user would be predicted to rate, 0 where it says
     that something was not chosen.
     """
     ratings, rated = query.trained, query.people.history
@@ -189,7 +189,7 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
 
 
 def contributions(query: Query, items: IntArray, instead: float | None) -> tuple[FloatArray, FloatArray, FloatMatrix]:
-    """The score of each item for the one user of a query, that for a stranger, and items x ratings."""
+    """The score of each item for the one user of a query, that for a new user, and items x ratings."""
     posterior, belief, people, threads = query.posterior, query.belief, query.people, query.threads
     stranger, rated = posterior.believe(People.nobody(), 1), people.history
     base, n_rated = stranger.mean(Pairs.of_one(0, items)), len(rated.columns)

@@ -41,9 +41,9 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Who is asked about: users of the training ratings, and strangers."""
+    """Who is asked about: users of the training ratings, and new users."""
 
-    rows: IntArray  # in training, -1 for a stranger
+    rows: IntArray  # in training, -1 for a new user
     history: CSR  # every rating that counts for them now, with times where they are known
     trained: CSR | None  # those of the history that the posterior has seen; None for none of them
     is_new: BoolArray  # whose history differs from what training saw of them: they have to be folded in

@@ -91,7 +91,7 @@ def find_people(
 ) -> tuple[People, Remarks]:
     """Users with what they rated before and since; the newer rating of an item wins, counts add up.
 
-    With `instead` the history is all that they rated: they are strangers with this history.
+    With `instead` the history is all that they rated: they are new users with this history.
     """
     rows = trained.users.rows_of(each.ids)
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
@@ -296,10 +296,12 @@ def filters_of(
     include_seen: bool = False,
     only: Any = None,
     matching: BoolArray | None = None,
+    shown: tuple[pl.Series, IntArray] | None = None,
 ) -> Filters:
     """The filters for these users, from what a caller may say (see `Recommender.recommend`).
 
-    `seen` has one row a user; `matching` are the items that fulfil a condition.
+    `seen` has one row a user; `matching` are the items that fulfil a condition; `shown` are users, and rows of items
+    that they are not to be shown again.
     """
     excluded, allowed, n_items = None, matching, len(trained.items.ids)
     if exclude is not None and not include_seen:
@@ -316,10 +318,9 @@ def filters_of(
             allowed = np.ones(n_items, np.bool_) if matching is None else matching.copy()
             allowed[rows[rows >= 0]] = False
         else:
-            pairs = _keys(each.rows_of(of_users), rows, n_items)
-            if excluded is not None:
-                pairs = _ascending(np.concatenate([pairs, _keys_of(excluded, n_items)]))
-            excluded = Excluded(*_grouped(pairs, len(each), n_items))
+            excluded = _with_pairs(excluded, each, of_users, rows, n_items)
+    if shown is not None:
+        excluded = _with_pairs(excluded, each, *shown, n_items)
     if only is None:
         return Filters(excluded, allowed)
     of_users, items = pairs_of(only, "only")
@@ -335,6 +336,16 @@ def filters_of(
         own = own[~_are_among(own, _keys_of(excluded, n_items))]
     offsets, columns = _grouped(own, len(each), n_items)
     return Filters(excluded, allowed, CSR(offsets, columns, np.zeros(len(columns), np.float32)))
+
+
+def _with_pairs(
+    excluded: Excluded | None, each: Vocabulary, users: pl.Series, items: IntArray, n_items: int
+) -> Excluded:
+    """What is excluded, and these pairs, too."""
+    pairs = _keys(each.rows_of(users), items, n_items)
+    if excluded is not None:
+        pairs = _ascending(np.concatenate([pairs, _keys_of(excluded, n_items)]))
+    return Excluded(*_grouped(pairs, len(each), n_items))
 
 
 def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:

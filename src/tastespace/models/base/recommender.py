@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
+import polars as pl
 from numpy.random import Generator
 
 from tastespace import randomness, threads
@@ -21,8 +24,8 @@ from tastespace.index.index import Index, with_threads
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
+from tastespace.models.base import batch, resuming
 from tastespace.models.base import query as queries
-from tastespace.models.base import resuming
 from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
@@ -30,6 +33,7 @@ from tastespace.models.base.parameters import SearchSpace, check_declared, check
 from tastespace.models.base.policies import Best, Policy, policy_of, top_n_probabilities, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
+from tastespace.models.base.rules import Rule, Rules
 from tastespace.models.base.similarity import Similar, SimilarKind, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.progress import Observer, silent
@@ -275,6 +279,8 @@ class Recommender(ABC):
         where: str | None = None,
         diversity: float = 0.0,
         popularity_damping: float = 0.0,
+        rules: Sequence[Rule | str] = (),
+        shown: Any = None,
         index: Index | Literal["auto"] | None = "auto",
         uncertainty: bool = True,
         top_n: bool = False,
@@ -303,6 +309,10 @@ class Recommender(ABC):
         before it. `popularity_damping` (0 to 1000) moves down what most users rate (see
         `tastespace.models.base.top_n`). Both change the order, never the scores that are shown.
 
+        `rules` are business rules, objects such as ``AtMost(2, of="genre")`` or texts such as "pin:item=318,place=1"
+        (see `tastespace.models.base.rules`); `remarks` of the answer say what each did. `shown` is for the rule
+        "not-shown": a table with the columns user, item and perhaps time.
+
         `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
         (`tastespace index`, or `index_`), if any; None looks at every item; or one built over the posterior's item
         vectors. It is used under every policy: "cautious", "curious" and "likely" put the best 20 n (at least 200) by
@@ -319,9 +329,11 @@ class Recommender(ABC):
         """
         self.require_fitted()
         options = ListOptions(n, Best() if policy == "best" else policy_of(policy), diversity, popularity_damping)
+        ruled = Rules.of(rules, shown, self.ratings_, lambda: self._prepared.attributes, n)
+        options = options if ruled is None else replace(options, rules=ruled)
         query = self._query(user_ids, history, "recommend")
         belief, n_items = query.belief, len(self.ratings_.items.ids)
-        filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen)
+        filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen, ruled=ruled)
         searched, scan = self._index(index)
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
         top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
@@ -330,15 +342,57 @@ class Recommender(ABC):
         if top_n and sure is not None and belief.uncertainty is not None:
             given = belief.uncertainty, found.items, n, filters, query.rng_of("top n")
             sure = replace(sure, top_n_probability=top_n_probabilities(*given))
-        return self._told(
-            Ranking(
-                **query.columns_of(found.items),
-                scores=found.scores[query.positions],
-                uncertainty=None if sure is None else sure.take(query.positions),
-                found_by=how,
-                remarks=query.remarks + doubts,
-            )
+        told = query.remarks + doubts
+        self._tell(told)
+        if ruled is not None:  # What rules did as they were asked to is nothing to be warned of.
+            ruled.count_shown(query.each, top.effects)
+            told += ruled.remarks(top.effects, len(query.each))
+        return Ranking(
+            **query.columns_of(found.items),
+            scores=found.scores[query.positions],
+            uncertainty=None if sure is None else sure.take(query.positions),
+            found_by=how,
+            remarks=told,
         )
+
+    def recommend_all(
+        self,
+        n: int = 10,
+        *,
+        out: str | Path | None = None,
+        observer: Observer = silent,
+        policy: Policy | str = "best",
+        exclude: Any = "seen",
+        include_seen: bool = False,
+        only: Any = None,
+        where: str | None = None,
+        diversity: float = 0.0,
+        popularity_damping: float = 0.0,
+        rules: Sequence[Rule | str] = (),
+        shown: Any = None,
+        index: Index | Literal["auto"] | None = "auto",
+        uncertainty: bool = True,
+        top_n: bool = False,
+    ) -> pl.DataFrame | None:
+        """The best items of every training user, as a table: one row an entry, as `recommend(...).to_polars()` has it.
+
+        The options are those of `recommend`. Users are taken some at a time, on all cores; the lists are the same for
+        any number of threads. The table is held in memory, with everything shown about 100 bytes an entry.
+
+        With `out`, a Parquet file is written instead, in bounded memory, and None is returned. What is finished is kept
+        in a folder beside it, `<out>.parts`: after an interruption, the same call continues from there. A folder of
+        another model or of other settings is refused, and so is a file that exists.
+        """
+        self.require_fitted()
+        options = {
+            **{"n": n, "policy": policy, "exclude": exclude, "include_seen": include_seen, "only": only},
+            **{"where": where, "diversity": diversity, "popularity_damping": popularity_damping},
+            **{"rules": rules, "shown": shown},
+            **{"index": index, "uncertainty": uncertainty, "top_n": top_n},
+        }
+        frame, remarks = batch.recommend_all(self, None if out is None else Path(out), observer, options)
+        self._tell(remarks)
+        return frame
 
     def ask(
         self,
@@ -431,7 +485,7 @@ class Recommender(ABC):
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
-        """The training users most like each of these, who may be strangers with a history (see `recommend`).
+        """The training users most like each of these, who may be new users with a history (see `recommend`).
 
         Someone without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
         model without tastes is an error.
@@ -447,7 +501,7 @@ class Recommender(ABC):
         `user_id` may be None where a history is of one user. Someone without ratings is flagged cold.
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
-        stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
+        new user would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
         it. Where the model also has a belief about what is chosen, `chosen` of the answer is the same of that.
         """
         self.require_fitted()
@@ -551,12 +605,22 @@ class Recommender(ABC):
         return matching, tuple(dict.fromkeys(doubts))
 
     def _filters(
-        self, query: queries.Query, exclude: Any, only: Any, where: str | None, *, include_seen: bool = False
+        self,
+        query: queries.Query,
+        exclude: Any,
+        only: Any,
+        where: str | None,
+        *,
+        include_seen: bool = False,
+        ruled: Rules | None = None,
     ) -> tuple[queries.Filters, queries.Remarks]:
         """What may be shown to each of the people, and what is doubtful about it."""
         matching, doubts = self._matching(where)
-        rules: dict[str, Any] = {"exclude": exclude, "include_seen": include_seen, "only": only, "matching": matching}
-        return queries.filters_of(self.ratings_, query.each, query.people.history, **rules), doubts
+        given: dict[str, Any] = {"exclude": exclude, "include_seen": include_seen, "only": only}
+        make = partial(queries.filters_of, self.ratings_, query.each, query.people.history, **given)
+        if ruled is None:
+            return make(matching=matching), doubts
+        return ruled.filters(make, matching), tuple(dict.fromkeys((*doubts, *ruled.doubts)))
 
     def _told(self, answer: Answer) -> Answer:
         """The answer of a public call, whose remarks become warnings."""

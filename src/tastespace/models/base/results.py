@@ -7,8 +7,9 @@ report), and how it looks at a prompt and in a notebook. `remarks` are what whoe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
@@ -57,13 +58,13 @@ class Table(Tabular, ABC):
             return f"<p>{self.heading}</p>{self.to_polars()._repr_html_()}"
 
 
-def as_entries(table: pl.DataFrame) -> list[dict[str, Any]]:
+def as_entries(table: pl.DataFrame | Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a table as JSON has them: an interval and the probabilities of levels as one entry each.
 
     An item has a title even where none is known.
     """
     found = []
-    for row in table.rows(named=True):
+    for row in table.rows(named=True) if isinstance(table, pl.DataFrame) else table:
         entry: dict[str, Any] = {}
         for name, value in row.items():
             if name == "low":
@@ -143,10 +144,20 @@ class Lists(Table):
         """The list of the one at this position: rank, and the columns of the entries (see there for `levels`)."""
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
+        columns = {"rank": np.arange(1, self.rows.shape[1] + 1), **self._columns_of(position, levels)}
+        return pl.DataFrame(columns).filter(pl.Series(self.rows[position] >= 0))
+
+    def entries_of(self, position: int, *, levels: bool = False) -> list[dict[str, Any]]:
+        """The same list as JSON has it, without ranks; without a table, which would take longer than the search."""
+        columns = self._columns_of(position, levels)
+        cells = [column.to_list() if isinstance(column, pl.Series) else column.tolist() for column in columns.values()]
+        is_there = (self.rows[position] >= 0).tolist()
+        return as_entries(dict(zip(columns, row, strict=True)) for row in compress(zip(*cells, strict=True), is_there))
+
+    def _columns_of(self, position: int, levels: bool) -> dict[str, Any]:
         n = self.rows.shape[1]
         here = slice(position * n, (position + 1) * n)
-        columns = {name: column[here] for name, column in self.entries(levels=levels).items()}
-        return pl.DataFrame({"rank": np.arange(1, n + 1), **columns}).filter(pl.Series(self.rows[position] >= 0))
+        return {name: column[here] for name, column in self.entries(levels=levels).items()}
 
     def to_polars(self, *, levels: bool = False) -> pl.DataFrame:
         """One row an entry: what was asked about, rank, and the columns of the entries (see there for `levels`)."""
@@ -172,7 +183,7 @@ class Lists(Table):
         return [
             {side: (ids if names is None else names)[place]}
             | {name: None if column is None else column[place] for name, column in about.items()}
-            | {"cold": bool(self.cold[place]), "items": as_entries(self.of(place, levels=levels).drop("rank"))}
+            | {"cold": bool(self.cold[place]), "items": self.entries_of(place, levels=levels)}
             for place in range(len(self))
         ]
 
@@ -231,7 +242,7 @@ class Ranking(ItemLists):
     found_by: str = "every item was looked at"  # how the lists were found
 
     about = "Ranking of"
-    cold_note = "the answer for anybody"
+    cold_note = "the default list"
     empty_note = "nothing left to recommend"
 
     @property

@@ -42,6 +42,7 @@ from tastespace.models.base import similarity
 from tastespace.models.base.parameters import check_int
 from tastespace.models.base.policies import Best, Candidates, Likely, Policy, PolicyScores, Rating, RngOf, Thompson
 from tastespace.models.base.query import Filters
+from tastespace.models.base.rules import Effects, ListedScores, Rules
 
 MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
 SAMPLED = 500  # items that stand for all where vectors are longer than that
@@ -55,6 +56,7 @@ class ListOptions:
     policy: Policy = Best()
     diversity: float = 0.0
     popularity_damping: float = 0.0
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -140,6 +142,7 @@ class TopN:
     threads: int
     scan: Exact | None = None  # of all items, where there is one already
     candidates: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
+    effects: Effects = field(default_factory=Effects)  # of the rules on these lists
 
     def lists(self, options: ListOptions) -> tuple[Neighbours, str]:
         """Each user's items in their final order, with the scores that the model gives them; and how that was."""
@@ -150,11 +153,38 @@ class TopN:
             )
         if isinstance(options.policy, Rating) and self.belief.rated is not self.belief:
             return replace(self, belief=self.belief.rated).lists(options)
+        if (rules := options.rules) is not None:
+            found = self._ruled(options, rules)
+            return found, self._how(options, self._by_policy(options.policy), found.items.shape[1])
         n = min(options.n, max(self.n_items, 1))
+        found, by_policy, size = self._ordered(n, options)
+        if options.popularity_damping > 0 or by_policy is not None:
+            found = Neighbours(found.items, self._shown(found))
+        return found, self._how(options, by_policy, size)
+
+    def _ruled(self, options: ListOptions, rules: Rules) -> Neighbours:
+        """The lists under rules, from so many of the best that they are full."""
+        n = min(options.n, max(self.n_items, 1))
+        if rules.lift is not None:
+            plain, moved = (self._ordered(n, some)[0] for some in (replace(options, rules=None), options))
+            rules.count_moved(plain, moved, self.effects)
+        size = min(2 * n, self.n_items) if rules.limits or rules.pins else n
+        while True:
+            effects = Effects()
+            items, is_full = rules.choose(self._ordered(size, options)[0].items, n, self.filters, effects)
+            if is_full or size >= self.n_items:
+                self.effects.update(effects)
+                return Neighbours(items, self._shown(Neighbours(items, np.zeros(items.shape, np.float32))))
+            size = min(2 * size, self.n_items)
+
+    def _ordered(self, n: int, options: ListOptions) -> tuple[Neighbours, PolicyScores | None, int]:
+        """The first n of each user in their order; the policy, if it is no plain mean; and how many were looked at."""
         compared = self.prepared.lists if options.diversity > 0 else None
         size = n if compared is None else pool_size(n, self.n_items)
         by_policy = self._by_policy(options.policy)
-        if options.popularity_damping > 0:
+        if options.rules is not None and (lift := options.rules.lift) is not None:
+            found = self._lifted(size, options, by_policy, lift)
+        elif options.popularity_damping > 0:
             found = self._damped(size, options, by_policy)
         elif by_policy is not None:
             found = self._by_values(by_policy, size)
@@ -165,9 +195,7 @@ class TopN:
             found = self._by_mean(size)
         if compared is not None:
             found = similarity.diversify(found, n, float(options.diversity), compared, self.threads)
-        if options.popularity_damping > 0 or by_policy is not None:
-            found = Neighbours(found.items, self._shown(found))
-        return found, self._how(options, by_policy, size)
+        return found, by_policy, size
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
@@ -225,7 +253,8 @@ class TopN:
         """How the lists were found, in words."""
         if self.filters.own is not None:
             return "every item of the user's own list was looked at"
-        if self.index is None or (by_policy is not None and options.popularity_damping):
+        is_lifted = options.rules is not None and options.rules.lift is not None
+        if self.index is None or is_lifted or (by_policy is not None and options.popularity_damping):
             return "every item was looked at"
         if self._looks_at_draws(options.policy):
             return "every item of one draw was looked at"
@@ -252,6 +281,14 @@ class TopN:
                 "the policy mean, or a model with a posterior: BPMF (bpmf), or ImplicitALS (implicit-als) for choices"
             )
         return PolicyScores(policy, self.belief, self.belief.uncertainty, self.n_items, self.rng_of)
+
+    def _lifted(self, size: int, options: ListOptions, by_policy: PolicyScores | None, lift: FloatArray) -> Neighbours:
+        """The best of all items where some move up or down by rules, and the popular ones down."""
+        latent = ListedScores(self.belief, self.n_items) if self.belief.is_latent else self.belief
+        down, strength = -lift, float(options.popularity_damping)
+        if strength:
+            down = down + np.float32(strength) * self.prepared.damping.standing
+        return self._best(DampedScores(by_policy or latent, down, 1.0), size, None)
 
     def _damped(self, size: int, options: ListOptions, by_policy: PolicyScores | None) -> Neighbours:
         """The best after damping; their scores are the damped ones."""

@@ -35,7 +35,7 @@ class BiasPosterior(Posterior):
         return Baseline(self.mean, self.item_bias, self.user_damping)
 
     def believe(self, people: People, threads: int) -> BiasBelief:
-        bias = taken(self.user_bias, people.rows)  # a stranger has none
+        bias = taken(self.user_bias, people.rows)  # a new user has none
         if people.is_new.any():
             bias = np.where(people.is_new, self.baseline.user_bias(people.history), bias)
         return BiasBelief(self, bias)

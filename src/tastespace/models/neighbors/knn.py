@@ -275,7 +275,7 @@ BLOCK_SIMILARITIES = 1 << 24  # similarities held at once: 64 MB, whatever the n
 class UserNeighbours(NeighbourPosterior):
     """The training users, with whom someone who asks is compared at that moment.
 
-    Training users are compared with themselves as well, so that they get the same answers as a stranger with their
+    Training users are compared with themselves as well, so that they get the same answers as a new user with their
     ratings. That counts only for items that they have rated. There their training rating counts even beside a newer one
     of a history, because folding in does not know who asks.
     """

@@ -21,8 +21,8 @@ from tastespace.service.routes import parts
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Where
 
 router = APIRouter(prefix="/v1", tags=["recommendations"])
-# The parameters of a query: everything but the history of a new user.
-PARAMETERS = tuple(name for name in RecommendationRequest.model_fields if name not in ("user", "history"))
+# The parameters of a query: everything but the history of a new user, and what was shown.
+PARAMETERS = tuple(name for name in RecommendationRequest.model_fields if name not in ("user", "history", "shown"))
 USER = {**TypeAdapter(Id).json_schema(), "examples": ["7"]}
 
 

@@ -44,7 +44,7 @@ from tastespace.settings import takes_old_parameters
 # Rows that the hyper-prior is worth, at most, and as a share of those there are. They hold back directions of taste
 # that the ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
 PRIOR_ROWS, PRIOR_SHARE = 100, 0.1
-LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and the answer for a stranger is chance
+LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and the answer for a new user is chance
 BIAS_SHAPE, BIAS_RATE = 1.0, 0.25  # of the precision of biases
 # draws="auto": nine of ten predictions known to 0.075 times the noise sd, which makes the RMSE at most 0.3 % larger. On
 # MovieLens 100K that takes 60 draws a chain, on movielens-demo 200 (90 : 10, seed 0): RMSE 0.8791 and 0.8551, where 50

@@ -11,7 +11,7 @@ without choices, of A = Z^T Z + l, vary in their scores as the audience does:
     sigma^2 tr(Z A^-1 Z^T) = tr(Z Cov(x) Z^T)
 
 It says how far scores may still move as more is chosen (docs/design/one-class.md has how often they do). A user who
-has chosen nothing at all is anybody of the audience.
+has chosen nothing at all is anyone of the audience.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ ARD (automatic relevance determination; Bishop 1999) has one gamma prior for eve
 
     1/theta_h ~ Gamma(shape, rate),   1/theta_h | x ~ Gamma(shape + n/2, rate + s_h / 2)
 
-Biases are beside the factors and shrink with nobody.
+Biases are apart from the factors and are not shrunk.
 """
 
 from __future__ import annotations

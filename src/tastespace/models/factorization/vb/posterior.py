@@ -85,7 +85,7 @@ class Stranger:
 
     @classmethod
     def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Stranger | None:
-        """None where strangers are as the prior says."""
+        """None where new users are as the prior says."""
         return cls(*(contiguous(arrays[name], np.float64) for name in (MEAN, COVARIANCE))) if MEAN in arrays else None
 
 
