@@ -62,7 +62,8 @@ SANITIZED_PYTHON := \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
 	PYTHONPATH="$(SANITIZED)/package:$$(python -c 'import site; print(site.getsitepackages()[0])')" python -S
-KERNEL_TESTS := -m pytest -q -s -p no:cacheprovider -m "not statistical" tests/native \
+TESTS := tests/native
+KERNEL_TESTS := -m pytest -q -s -p no:cacheprovider -m "not statistical" $(TESTS) \
 	--deselect tests/native/test_instruction_sets.py
 sanitize: $(READY)
 	python -m pip install -q --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/package . \
@@ -77,7 +78,7 @@ bench:
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install -q -r benchmarks/peers.txt
 	$(BENCH)/bin/python -m pip install -q .
-	for name in als pmf pmf_variants bpmf vb starts likelihoods sphere rank update one_class bpmf_answers bpmf_ladder bpmf_netflix scaling recommend ingest shapes evaluate; do \
+	for name in als pmf pmf_variants bpmf vb starts likelihoods sphere rank update lists one_class similar replay bpmf_answers bpmf_ladder bpmf_netflix scaling all_lists ingest shapes evaluate; do \
 	  $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 docs: $(READY)

@@ -135,7 +135,7 @@ class People:
         for _ in range(MOST):
             yield known
             given = [known[name].to_numpy() for name in ("user", "item", "rating")]
-            people = posterior.People.strangers(CSR.group_ascending(*given, len(self.names)))
+            people = posterior.People.new_users(CSR.group_ascending(*given, len(self.names)))
             information = self.model.posterior_.believe(people, 2).information
             left = self.candidates.join(known, on=["user", "item"], how="anti")
             chosen = []

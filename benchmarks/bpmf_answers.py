@@ -59,7 +59,7 @@ def latencies(data: Path | None, quick: bool) -> dict[str, dict[str, float]]:
     own = np.flatnonzero(ratings.user_rows == user)[:N_RATINGS]
     items, values = ratings.item_rows[own], ratings.values[own]
     order = np.argsort(items)
-    people = People.strangers(CSR(np.array([0, N_RATINGS]), items[order], values[order]))
+    people = People.new_users(CSR(np.array([0, N_RATINGS]), items[order], values[order]))
     rated = dict(zip(ratings.items.at(items).to_list(), values.tolist(), strict=True))
     stranger = ts.Ratings.from_arrays(["me"] * N_RATINGS, list(rated), list(rated.values()))
     an_item = ratings.items.ids[:1]

@@ -1,4 +1,4 @@
-// What the bindings share: arrays of the caller, and checks of arguments.
+// Shared by the bindings: arrays of the caller, and checks of arguments.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -43,7 +43,8 @@ using OptionalVector = std::optional<Vector<T>>;
 template <class T>
 using OptionalMatrix = std::optional<Matrix<T>>;
 
-// An array that Python passed, converted if it may be, and kept until the call returns.
+// An array that Python passed, kept until the call returns. One that is only read is converted if need be; one that is
+// filled never is, since the caller would not see the copy.
 class ArrayArgument {
  public:
   ArrayArgument() = default;
@@ -53,7 +54,7 @@ class ArrayArgument {
             bool is_read_only) noexcept;
 
   void *data = nullptr;
-  const int64_t *shape = nullptr;  // null where None was passed
+  const int64_t *shape = nullptr;  // null if None was passed
 
  private:
   nb::detail::ndarray_handle *handle_ = nullptr;
@@ -89,7 +90,7 @@ bool ascending(const T *values, size_t n) {
 // Offsets of n_rows rows over n ratings.
 void require_offsets(const Vector<const int64_t> &offsets, size_t n_rows, size_t n);
 
-// Lists of what must not be found, one a query.
+// Lists of excluded items, one per query.
 void require_excluded(const OptionalVector<const int64_t> &offsets, const OptionalVector<const int32_t> &excluded,
                       int64_t n_queries);
 
@@ -129,16 +130,11 @@ struct type_caster<std::optional<tastespace::Array<T, N>>> {
 
 namespace tastespace {
 
-// The name of an argument, whether it may be converted, and its default: "threads"_a = 1.
+// The name of an argument and its default: "threads"_a = 1.
 struct Argument {
   enum class Default : uint8_t { missing, none, truth, integer, real };
 
   constexpr explicit Argument(const char *name) : name(name) {}
-  constexpr Argument noconvert() const {
-    Argument changed = *this;
-    changed.converts = false;
-    return changed;
-  }
   template <class Value>
   constexpr Argument operator=(Value value) const {
     Argument changed = *this;
@@ -153,7 +149,6 @@ struct Argument {
   Argument(const Argument &) = default;
 
   const char *name;  // null: the arguments that follow are passed by name only
-  bool converts = true;
   Default kind = Default::missing;
   int64_t integer = 0;
   double real = 0;
@@ -162,7 +157,7 @@ constexpr Argument operator""_a(const char *name, size_t) { return Argument(name
 constexpr Argument by_name_only(nullptr);
 constexpr std::nullopt_t none = std::nullopt;
 
-// How an argument of one type comes from Python: by the caster that nanobind has for it.
+// Converts an argument from Python by nanobind's caster for its type.
 struct ArgumentType {
   size_t size;
   bool (*load)(void *caster, nb::handle from, uint32_t flags, nb::detail::cleanup_list *cleanup);
@@ -194,8 +189,8 @@ struct FunctionType {
 void define(nb::module_ &module, const char *name, const FunctionType &type, AnyFunction function,
             std::initializer_list<Argument> arguments, const char *doc);
 
-// As module.def() of nanobind, which compiles the way from Python to a function again for every function: of sixty
-// functions with twenty arguments that takes longer than all the rest of a binding. Here only the call itself is.
+// Like module.def() of nanobind, which compiles the conversion of arguments separately for every function: for sixty
+// functions with twenty arguments that takes longer than the rest of a binding. Here only the call itself is.
 template <class Result, class... Arguments>
 void define(nb::module_ &module, const char *name, Result (*function)(Arguments...),
             std::initializer_list<Argument> arguments, const char *doc) {

@@ -1,4 +1,4 @@
-// What is believed of scores, and beliefs about users: the schedule and the binding.
+// Beliefs about scores and about users: the schedule and the binding.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace tastespace {
 namespace {
 
-// Blocks that are one task: within it, the points of the next block are asked for while one is done.
+// Blocks that are one task: within it, the points of the next block are prefetched while one is processed.
 constexpr int64_t beliefs_blocks_a_task = 4;
 
 // The memory of one workspace, aligned to a cache line.
@@ -34,7 +34,7 @@ class BeliefsMemory {
       at += round(parts[i]);
     }
   }
-  BeliefsMemory(BeliefsMemory &&) = default;  // The pointers of `space` stay good: a moved vector keeps its memory.
+  BeliefsMemory(BeliefsMemory &&) = default;  // The pointers of `space` stay valid: a moved vector keeps its memory.
   BeliefsWorkspace space{};
 
  private:
@@ -43,7 +43,7 @@ class BeliefsMemory {
   std::vector<float> memory_;
 };
 
-// What each pair gets does not depend on its block, so neither threads nor the order of pairs change a result.
+// The result of a pair does not depend on its block, so neither threads nor the order of pairs change a result.
 template <class Run>
 void run_beliefs(const BeliefsProblem &problem, int64_t n_pairs, Run run, int threads) {
   const int32_t *beliefs = problem.belief_rows;
@@ -92,16 +92,16 @@ tastespace::FoldInProblem<T> fold_in_problem(
   const bool biases = bias_precision.has_value();
   require(biases == bias_linear.has_value(), "bias_precision and bias_linear: both or none");
   require(width == n_factors + (biases ? 1 : 0),
-          "items: as many factors as prior_linear, and the bias behind them where there are biases");
+          "items: as many factors as prior_linear, followed by the bias if there are biases");
   require_offsets(offsets, n_users, n);
-  require(targets.size() == n, "targets: one a rating");
+  require(targets.size() == n, "targets: one per rating");
   require(within(columns.data(), n, 0, int64_t(items.shape(0))), "columns: rows of items");
   require(prior_precision.shape(0) == n_draws && prior_precision.shape(1) == n_factors &&
               prior_precision.shape(2) == n_factors,
           "prior_precision: draws x factors x factors");
   require(prior_linear.shape(0) == n_draws, "prior_linear: draws x factors");
   require(alpha.size() == n_draws && has_size(bias_precision, n_draws) && has_size(bias_linear, n_draws),
-          "alpha, bias_precision and bias_linear: one a draw");
+          "alpha, bias_precision and bias_linear: one per draw");
   require(means.shape(1) == n_draws && means.shape(2) == width, "means: users x draws x width of items");
   require(!roots || (roots->shape(0) == n_users && roots->shape(1) == n_draws && roots->shape(2) == width &&
                      roots->shape(3) == width),
@@ -148,7 +148,7 @@ bool finite_and_above_zero(const Vector<const double> &values) {
   return std::all_of(values.data(), values.data() + values.size(), [](double x) { return x > 0 && std::isfinite(x); });
 }
 
-// What a kind needs must be there; what it does not use must not.
+// The arguments of a kind must be present, and others absent.
 template <class T>
 void require_levels(size_t n_draws, const OptionalVector<const T> &edges, const OptionalMatrix<const double> &cuts) {
   require(edges.has_value() && ascending(edges->data(), edges->size()), "edges: finite and ascending");
@@ -174,7 +174,7 @@ void require_uneven(size_t n_users, size_t n_items, size_t n_draws, const Option
   require(item_precision && item_precision->shape(0) == n_items && item_precision->shape(1) == n_draws,
           "item_precision: items x draws");
   require(concentration && concentration->size() == n_draws && finite_and_above_zero(*concentration),
-          "concentration: one a draw, finite, above 0");
+          "concentration: one per draw, finite, above 0");
   require(out_precision && out_precision->shape(0) == n_users && out_precision->shape(1) == n_draws,
           "out_precision: users x draws");
 }
@@ -202,7 +202,7 @@ int64_t fold_in_latent(Vector<const int64_t> offsets, Vector<const int32_t> colu
   problem.kind = latent_kind(kind);
   require(steps >= 1, "steps: at least 1");
   require(approach >= 0, "approach: at least 0");
-  require(keys.size() == n_users, "keys: one a user");
+  require(keys.size() == n_users, "keys: one per user");
   require(std::isfinite(latent_offset), "latent_offset: finite");
   if (problem.kind == tastespace::LatentKind::uneven) {
     require_uneven(n_users, n_items, n_draws, edges, cuts, latent_offset, alpha, item_precision, concentration,
@@ -242,7 +242,7 @@ void bind_fold_in_latent(nb::module_ &module) {
           "prior_precision"_a,
           "prior_linear"_a,
           "alpha"_a,
-          "means"_a.noconvert(),
+          "means"_a,
           by_name_only,
           "kind"_a,
           "steps"_a,
@@ -253,12 +253,12 @@ void bind_fold_in_latent(nb::module_ &module) {
           "cuts"_a = none,
           "item_precision"_a = none,
           "concentration"_a = none,
-          "out_precision"_a.noconvert() = none,
+          "out_precision"_a = none,
           "bias_precision"_a = none,
           "bias_linear"_a = none,
-          "roots"_a.noconvert() = none,
-          "energy"_a.noconvert() = none,
-          "log_determinant"_a.noconvert() = none,
+          "roots"_a = none,
+          "energy"_a = none,
+          "log_determinant"_a = none,
           "threads"_a = 1},
          "The same by steps of Gibbs sampling, for ratings with latent responses or with users' own precisions.");
 }
@@ -266,20 +266,19 @@ void bind_fold_in_latent(nb::module_ &module) {
 template <class T>
 void bind_fold_in(nb::module_ &module) {
   define(module, "fold_in", &fold_in<T>,
-         {"offsets"_a, "columns"_a, "targets"_a, "items"_a, "prior_precision"_a, "prior_linear"_a, "alpha"_a,
-          "means"_a.noconvert(), by_name_only, "bias_precision"_a = none, "bias_linear"_a = none,
-          "roots"_a.noconvert() = none, "energy"_a.noconvert() = none, "log_determinant"_a.noconvert() = none,
-          "threads"_a = 1},
+         {"offsets"_a, "columns"_a, "targets"_a, "items"_a, "prior_precision"_a, "prior_linear"_a, "alpha"_a, "means"_a,
+          by_name_only, "bias_precision"_a = none, "bias_linear"_a = none, "roots"_a = none, "energy"_a = none,
+          "log_determinant"_a = none, "threads"_a = 1},
          "Beliefs about users given every draw of the items; -1, or the first user that is not positive definite.");
 }
 
-// The problem of both kinds, but for what is wanted.
+// The shared part of the problem of both kinds.
 tastespace::BeliefsProblem beliefs_problem(const Vector<const int32_t> &belief_rows,
                                            const Vector<const int32_t> &item_rows, const Array<const float, 3> &items,
                                            const Array<const float, 3> &means, const Array<const float, 4> &roots,
                                            const OptionalMatrix<const float> &cold_item, bool biases) {
   const size_t n = belief_rows.size(), n_draws = items.shape(1), width = items.shape(2), n_beliefs = means.shape(0);
-  require(item_rows.size() == n, "belief_rows and item_rows: one a pair");
+  require(item_rows.size() == n, "belief_rows and item_rows: one per pair");
   require(!biases || width > 0, "items: with biases, at least the bias");
   require(means.shape(1) == n_draws && means.shape(2) == width, "means: beliefs x draws x width of items");
   require(
@@ -323,7 +322,7 @@ void belief_summary(Vector<const int32_t> belief_rows, Vector<const int32_t> ite
   const size_t n = belief_rows.size();
   auto problem = beliefs_problem(belief_rows, item_rows, items, means, roots, cold_item, biases);
   require(weights.shape(0) == means.shape(0) && weights.shape(1) == items.shape(1), "weights: beliefs x draws");
-  require(out_mean.size() == n && out_sd.size() == n, "out_mean and out_sd: one a pair");
+  require(out_mean.size() == n && out_sd.size() == n, "out_mean and out_sd: one per pair");
   problem.weights = weights.data();
   problem.out_mean = out_mean.data();
   problem.out_sd = out_sd.data();
@@ -339,12 +338,12 @@ void bind(nb::module_ &module) {
   bind_fold_in_latent<float>(module);
   bind_fold_in_latent<double>(module);
   define(module, "belief_pairs", &belief_pairs,
-         {"belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a, "cold_item"_a, "out_means"_a.noconvert(),
-          "out_sds"_a.noconvert(), by_name_only, "biases"_a, "threads"_a = 1},
+         {"belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a, "cold_item"_a, "out_means"_a, "out_sds"_a,
+          by_name_only, "biases"_a, "threads"_a = 1},
          "Mean and standard deviation of the score of each pair, given every draw.");
   define(module, "belief_summary", &belief_summary,
-         {"belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a, "cold_item"_a, "weights"_a,
-          "out_mean"_a.noconvert(), "out_sd"_a.noconvert(), by_name_only, "biases"_a, "threads"_a = 1},
+         {"belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a, "cold_item"_a, "weights"_a, "out_mean"_a,
+          "out_sd"_a, by_name_only, "biases"_a, "threads"_a = 1},
          "Mean and standard deviation of the score of each pair over all draws, which have weights.");
 }
 

@@ -1,4 +1,4 @@
-// What is believed of the scores of (user, item) pairs: a mean and a variance each, given every draw of the items.
+// Beliefs about the scores of (user, item) pairs: a mean and a variance each, given every draw of the items.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@ namespace tastespace {
 
 // A belief about a user is, for every draw s, the mean of (u, c) and an upper triangular root T of its covariance. With
 // x = (v, 1) for the item's draw (v, d), or x = v without biases, the score has the mean m_s = mean.x + d and the
-// standard deviation |T^T x|. Item row -1 is an item never seen, of which cold_item says what it might be.
+// standard deviation |T^T x|. Item row -1 is a new item, with the mean cold_item.
 struct BeliefsProblem {
   int64_t n_draws = 0;
   int64_t n_factors = 0;
   bool biases = false;
-  const int32_t *belief_rows = nullptr;  // a pair
-  const int32_t *item_rows = nullptr;    // a pair
+  const int32_t *belief_rows = nullptr;  // per pair
+  const int32_t *item_rows = nullptr;    // per pair
   const float *items = nullptr;          // n_items x n_draws x width
   const float *means = nullptr;          // n_beliefs x n_draws x width
   const float *roots = nullptr;          // n_beliefs x n_draws x width x width
@@ -38,7 +38,7 @@ struct BeliefsBlock {
   int64_t n_following;   // pairs after them that this thread does next, at most beliefs_block
 };
 
-// What one thread needs, allocated once a call by the driver.
+// Memory of one thread, allocated once per call by the driver.
 struct BeliefsWorkspace {
   float *root;       // packed: see the kernel
   float *points;     // draws at once x beliefs_block x padded factors

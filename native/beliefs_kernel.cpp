@@ -17,7 +17,7 @@ constexpr int tile_lanes = TS_VECTOR_BYTES == 64 ? 3 : 2;
 // Columns of the packed matrix: those of the root, then the mean.
 TS_INLINE int64_t registers_of(const BeliefsProblem &problem) { return padded<float>(problem.width() + 1) / width; }
 
-// Rows of a register of columns: down to the diagonal; the row of the bias, which multiplies 1, stands first.
+// Rows of a register of columns: down to the diagonal; the row of the bias, which multiplies 1, is first.
 TS_INLINE int64_t rows_of(const BeliefsProblem &problem, int64_t column) {
   const int64_t last = (column + 1) * width;
   return last < problem.n_factors ? last : problem.n_factors;
@@ -31,8 +31,7 @@ int64_t root_size(const BeliefsProblem &problem) {
 
 TS_INLINE int64_t stride_of(const BeliefsProblem &problem) { return padded<float>(problem.n_factors); }
 
-// Draws whose points are gathered together: a block of them stays in the second-level cache while the next is on its
-// way there.
+// Draws whose points are gathered together: a block of them stays in the second-level cache while the next is loaded.
 constexpr int64_t points_bytes = int64_t(1) << 17;
 
 TS_INLINE int64_t draws_at_once(const BeliefsProblem &problem) {
@@ -77,7 +76,7 @@ TS_INLINE const float *point_of(const BeliefsProblem &problem, int64_t pair, int
 }
 
 // The points of a block, for n_draws draws from `first` on, sorted by draw; the last tile is filled up with zeros.
-// Memory is read an item after the other, as it lies there.
+// Memory is read item by item, in its order.
 void gather(const BeliefsProblem &problem, const BeliefsBlock &block, int64_t first, int64_t n_draws,
             BeliefsWorkspace &space) {
   const int64_t n_factors = problem.n_factors, size = problem.width(), stride = stride_of(problem);
@@ -102,7 +101,7 @@ struct Ahead {
   int64_t n, draw;
 };
 
-// Asks for a tile of points that will be gathered soon.
+// Prefetches a tile of points that will be gathered soon.
 TS_INLINE void prefetch(const BeliefsProblem &problem, const Ahead &ahead, int64_t begin) {
   const int64_t end = begin + tile_rows < ahead.n ? begin + tile_rows : ahead.n;
   for (int64_t k = begin; k < end; ++k) {
@@ -126,7 +125,7 @@ TS_INLINE void rows_below(int64_t row, const float *const *packed, const int64_t
   if constexpr (First + 1 < Columns) rows_below<Columns, First + 1>(row, packed, n_rows, points, stride, sums);
 }
 
-// Adds the squares of Columns registers of T^T x for a tile of points; hands back the last register.
+// Adds the squares of Columns registers of T^T x for a tile of points; returns the last register.
 template <int Columns>
 TS_INLINE void tile(const BeliefsProblem &problem, int64_t column, const float *&packed, const float *points,
                     int64_t stride, const float *mask, Lanes<float> *squares, float *last) {
@@ -150,7 +149,7 @@ TS_INLINE void tile(const BeliefsProblem &problem, int64_t column, const float *
   }
 }
 
-// In each row the sum of its lanes, as lanes.hpp has it but for all rows at once.
+// In each row the sum of its lanes, as in lanes.hpp, but for all rows at once.
 template <int Half>
 TS_INLINE void fold_rows(float (*part)[width]) {
   for (int r = 0; r < tile_rows; ++r)
@@ -240,7 +239,7 @@ void mixture(const BeliefsProblem &problem, const BeliefsBlock &block, BeliefsWo
   });
   for (int64_t k = 0; k < n; ++k) {
     const double mean = first[k];
-    // sum w (m - mean)^2 with weights whose sum is 1 but for rounding.
+    // sum w (m - mean)^2 with weights whose sum is 1 up to rounding.
     const double variance = second[k] + mean * (mean * total - 2 * mean);
     problem.out_mean[pairs[k]] = float(mean);
     problem.out_sd[pairs[k]] = float(std::sqrt(variance > 0 ? variance : 0.0));

@@ -8,7 +8,7 @@
 namespace tastespace {
 namespace {
 
-// Ratings by block: users and items are each dealt into n_parts parts, and block a * n_parts + b has the ratings of
+// Ratings by block: users and items are each split into n_parts parts, and block a * n_parts + b has the ratings of
 // users of part a and items of part b. In stage s the blocks (a, (a + s) mod n_parts) share no row: any number of
 // threads may take them, and the result is that of one thread.
 struct DescentBlocks {
@@ -18,15 +18,15 @@ struct DescentBlocks {
   int64_t batch = 0, n_batches = 1;  // which share of each block is visited
 };
 
-// One side as the caller has it.
+// One side in the caller's layout.
 template <class T>
 struct DescentSide {
   int64_t n = 0;
   T *factors = nullptr;      // n x n_factors
   T *bias = nullptr;         // n, or null
-  const T *pulls = nullptr;  // n: weight of the row's penalty, a rating
+  const T *pulls = nullptr;  // n: weight of the row's penalty, per rating
   T strength = 0, bias_strength = 0;
-  T *slopes = nullptr;       // n x n_factors, where gradients are summed up
+  T *slopes = nullptr;       // n x n_factors, if gradients are summed
   T *bias_slopes = nullptr;  // n, or null
 };
 
@@ -83,7 +83,7 @@ double visit_blocks(const DescentProblem<T> &problem, const DescentBlocks &block
   return total;
 }
 
-// Steps at every rating of the batch, in place; or, where the sides have slopes, the sums of the gradients.
+// Steps at every rating of the batch, in place; or, if the sides have slopes, the sums of the gradients.
 template <class T>
 double descend_ratings(DescentProblem<T> problem, const DescentBlocks &blocks, const DescentSide<T> &users,
                        const DescentSide<T> &items, int threads) {
@@ -127,12 +127,12 @@ double descend_ratings(Vector<const int64_t> offsets, Vector<const int32_t> user
   require(n_factors > 0 && items.shape(1) == n_factors, "items: as many factors as users");
   require(n_parts > 0 && within(stages.data(), n_parts, 0, int64_t(n_parts)), "stages: an order of the parts");
   require_offsets(offsets, n_parts * n_parts, n);
-  require(user_rows.size() == n && item_rows.size() == n, "user_rows and item_rows: one a rating");
+  require(user_rows.size() == n && item_rows.size() == n, "user_rows and item_rows: one per rating");
   require(within(user_rows.data(), n, 0, int64_t(n_users)), "user_rows: rows of users");
   require(within(item_rows.data(), n, 0, int64_t(n_items)), "item_rows: rows of items");
   require(user_bias.has_value() == item_bias.has_value(), "user_bias and item_bias: both or none");
-  require(has_size(user_bias, n_users) && has_size(item_bias, n_items), "user_bias and item_bias: one a row");
-  require(user_pulls.size() == n_users && item_pulls.size() == n_items, "user_pulls and item_pulls: one a row");
+  require(has_size(user_bias, n_users) && has_size(item_bias, n_items), "user_bias and item_bias: one per row");
+  require(user_pulls.size() == n_users && item_pulls.size() == n_items, "user_pulls and item_pulls: one per row");
   require(strengths.size() == 4, "strengths: of users, items, user biases, item biases");
   require(n_batches > 0 && batch >= 0 && batch < n_batches, "batch: below n_batches");
   require(user_slopes.has_value() == item_slopes.has_value(), "user_slopes and item_slopes: both or none");
@@ -143,7 +143,7 @@ double descend_ratings(Vector<const int64_t> offsets, Vector<const int32_t> user
           "user_slopes: as users");
   require(!sums_up || (item_slopes->shape(0) == n_items && item_slopes->shape(1) == n_factors),
           "item_slopes: as items");
-  require(has_size(user_bias_slopes, n_users) && has_size(item_bias_slopes, n_items), "bias slopes: one a row");
+  require(has_size(user_bias_slopes, n_users) && has_size(item_bias_slopes, n_items), "bias slopes: one per row");
   const T *strength = strengths.data();
   tastespace::DescentSide<T> user_side{int64_t(n_users), users.data(), pointer(user_bias),   user_pulls.data(),
                                        strength[0],      strength[2],  pointer(user_slopes), pointer(user_bias_slopes)};
@@ -171,11 +171,11 @@ void bind(nb::module_ &module) {
           "item_rows"_a,
           "values"_a,
           "stages"_a,
-          "users"_a.noconvert(),
-          "items"_a.noconvert(),
+          "users"_a,
+          "items"_a,
           by_name_only,
-          "user_bias"_a.noconvert() = none,
-          "item_bias"_a.noconvert() = none,
+          "user_bias"_a = none,
+          "item_bias"_a = none,
           "user_pulls"_a,
           "item_pulls"_a,
           "strengths"_a,
@@ -185,10 +185,10 @@ void bind(nb::module_ &module) {
           "is_squashed"_a = false,
           "batch"_a = 0,
           "n_batches"_a = 1,
-          "user_slopes"_a.noconvert() = none,
-          "item_slopes"_a.noconvert() = none,
-          "user_bias_slopes"_a.noconvert() = none,
-          "item_bias_slopes"_a.noconvert() = none,
+          "user_slopes"_a = none,
+          "item_slopes"_a = none,
+          "user_bias_slopes"_a = none,
+          "item_bias_slopes"_a = none,
           "threads"_a = 1},
          "Visit the ratings of a batch, block by block: a step against the gradient at each, in place, or, where "
          "there are slopes, the sums of the gradients. Returns the sum of squared errors.");

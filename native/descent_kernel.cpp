@@ -1,5 +1,5 @@
 // Steps of gradient descent at single ratings. The two rows of a rating stay in registers between the inner product and
-// the step; bias and penalty of a row lie behind its factors, so that a visit touches two places and no more.
+// the step; bias and penalty of a row lie behind its factors, so that a visit touches only two places.
 #include <cmath>
 
 #include "descent.hpp"
@@ -9,7 +9,7 @@
 namespace tastespace::TS_ISA::descent {
 namespace {
 
-constexpr int64_t look_ahead = 6;  // ratings whose rows are sent for
+constexpr int64_t look_ahead = 6;  // ratings whose rows are prefetched
 
 template <class T>
 int64_t padded_size(int64_t n_factors) {
@@ -41,8 +41,8 @@ TS_INLINE Miss<T> miss_at(T value, T score) {
 #endif
 #endif
 
-// Sum of the lanes by the same tree as `sum`, hence the same bytes; register by register where the compiler can be told
-// so, for it takes sixteen shuffles to add up single numbers.
+// Sum of the lanes by the same tree as `sum`, hence the same bytes; register by register where the compiler supports
+// it, since adding single numbers takes sixteen shuffles.
 #if defined(TS_HALVES)
 template <class T, int Bytes>
 using Part __attribute__((vector_size(Bytes))) = T;

@@ -1,4 +1,4 @@
-// Numbers and moments as people write them in files. Blanks around them are the caller's business.
+// Numbers and times as written in files. Blanks around them are handled by the caller.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace tastespace {
 
-constexpr int64_t NOT_A_TIME = std::numeric_limits<int64_t>::min();  // as numpy has it
+constexpr int64_t NOT_A_TIME = std::numeric_limits<int64_t>::min();  // as in NumPy
 constexpr int64_t EARLIEST = -62135596800, LATEST = 253402300799;    // the years 1 to 9999
 
 inline bool is_digit(char c) { return unsigned(c - '0') < 10; }
@@ -35,7 +35,7 @@ inline bool take_eight_digits(const char *text, uint64_t &value) {
   return true;
 }
 
-// A number too long or too large for the short way below.
+// A number too long or too large for the fast path below.
 inline bool parse_any_number(const char *text, const char *end, double &value) {
 #if defined(__cpp_lib_to_chars)
   if (*text == '+') ++text;

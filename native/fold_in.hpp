@@ -1,4 +1,4 @@
-// Beliefs about users, one a kept draw of the items: the row kernel on the same ratings with many other sides.
+// Beliefs about users, one per kept draw of the items: the row kernel on the same ratings with many other sides.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ struct FoldInProblem {
   int64_t n_users = 0;
   int64_t n_draws = 0;
   int64_t n_factors = 0;
-  bool biases = false;                 // then an item's bias stands behind its factors, and the user's in the results
+  bool biases = false;                 // then an item's bias follows its factors, and so does the user's in the results
   const int64_t *offsets = nullptr;    // n_users + 1
-  const int32_t *columns = nullptr;    // a rating
-  const T *targets = nullptr;          // a rating
+  const int32_t *columns = nullptr;    // per rating
+  const T *targets = nullptr;          // per rating
   const T *items = nullptr;            // n_items x n_draws x width
   const T *prior_precision = nullptr;  // n_draws x n_factors x n_factors
   const T *prior_linear = nullptr;     // n_draws x n_factors
@@ -30,7 +30,7 @@ struct FoldInProblem {
   const double *bias_linear = nullptr;     // n_draws, used with biases
   T *means = nullptr;                      // n_users x n_draws x width
   T *roots = nullptr;                      // n_users x n_draws x width x width, or null
-  double *energy = nullptr;                // n_users x n_draws, or null: the least value of the energy
+  double *energy = nullptr;                // n_users x n_draws, or null: the minimum of the energy
   double *log_determinant = nullptr;       // n_users x n_draws, or null: of the precision of (u, c)
 
   int64_t width() const { return n_factors + (biases ? 1 : 0); }
@@ -97,20 +97,20 @@ int64_t fold_in(const FoldInProblem<T> &problem, int threads) {
 
 // The log likelihood of a rating as a function of its score, as a parabola: what brings a belief near its mode.
 
-// Touches the log likelihood at a score: its slope, and a curvature that is safe to go by.
+// Touches the log likelihood at a score: its slope, and a safe curvature.
 struct Parabola {
   double slope, curvature;
 };
 
 constexpr double least_curvature = 1e-4;
 
-// The chance to fall between two ends that are low and high above the score: Phi(high) - Phi(low); infinite ends.
+// The probability between two ends that are low and high above the score: Phi(high) - Phi(low); ends may be infinite.
 inline Parabola level_parabola(double low, double high) {
   constexpr double root = 0.70710678118654752440, scale = 0.39894228040143267794;
   const bool turned = low > 0;  // the lower tail has more digits
   const double from = turned ? -high : low, to = turned ? -low : high;
   const double chance = 0.5 * (std::erfc(-to * root) - std::erfc(-from * root));
-  if (!(chance > 1e-280)) return {low > 0 ? low : high, 1.0};  // beyond all digits: straight to the nearer end
+  if (!(chance > 1e-280)) return {low > 0 ? low : high, 1.0};  // beyond the precision: straight to the nearer end
   const double at_low = std::isinf(low) ? 0 : scale * std::exp(-0.5 * low * low);
   const double at_high = std::isinf(high) ? 0 : scale * std::exp(-0.5 * high * high);
   const double slope = (at_low - at_high) / chance;
@@ -118,8 +118,8 @@ inline Parabola level_parabola(double low, double high) {
   return {slope, std::min(1.0, std::max(least_curvature, slope * slope + bend))};
 }
 
-// Yes or no by a logistic link. Where the score has the wrong sign the curvature is that of a bound from below: the
-// true one is next to nothing there, and a step by it would go far too far.
+// Yes or no by a logistic link. If the score has the wrong sign, the curvature is that of a lower bound: the true one
+// is negligible there, and a step by it would be far too long.
 inline Parabola logistic_parabola(double score, bool yes) {
   const double chance = 1 / (1 + std::exp(-score)), half = 0.5 * std::fabs(score);
   const double bound = half < 1e-4 ? 0.25 : std::tanh(half) / (4 * half);
@@ -127,7 +127,8 @@ inline Parabola logistic_parabola(double score, bool yes) {
   return {(yes ? 1.0 : 0.0) - chance, std::max(least_curvature, curvature)};
 }
 
-// Beliefs about users whose ratings have latent responses: a few steps of Gibbs sampling a user and draw of the items.
+// Beliefs about users whose ratings have latent responses: a few steps of Gibbs sampling per user and draw of the
+// items.
 
 // levels: a rating is the level that a normal response with variance 1 about the score falls into (ordered probit).
 // logistic: a rating is yes or no, with odds exp(score). uneven: a rating is a number whose precision is
@@ -286,7 +287,7 @@ double draw_precision(const FoldInLatentProblem<T> &problem, const FoldInLatentR
   return gamma / (prior + 0.5 * problem.users.alpha[own.draw] * squares);
 }
 
-// Responses and weights that touch the log likelihood where the user stands: with them a row is a Newton step.
+// Responses and weights that touch the log likelihood at the user's current point: with them a row is a Newton step.
 template <class T>
 void touch(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const T *values,
            FoldInLatentMemory<T> &memory) {
@@ -310,7 +311,7 @@ void touch(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const
 }
 
 // Goes to the mode of the belief, and draws from the normal with its curvature: a start that latent responses, which
-// move slowly where nearly all ratings agree, could only creep to.
+// move slowly if nearly all ratings agree, would take long to reach.
 template <class T>
 bool approach(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const T *values,
               FoldInLatentMemory<T> &memory, RandomStream &stream) {
@@ -322,7 +323,7 @@ bool approach(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, co
   return true;
 }
 
-// Runs all steps; false if a precision matrix is not positive definite. The result stands in the row's out, which also
+// Runs all steps; false if a precision matrix is not positive definite. The result is in the row's out, which also
 // holds the draws in between; the workspace is that of the last step.
 template <class T>
 bool run_steps(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, FoldInLatentMemory<T> &memory) {
@@ -344,7 +345,7 @@ bool run_steps(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, F
   return true;
 }
 
-// The prior's mean given every draw, n_draws x width: where scores start from. False if a prior is not positive
+// The prior's mean given every draw, n_draws x width: the start of scores. False if a prior is not positive
 // definite.
 template <class T>
 bool prior_means(const FoldInProblem<T> &users, std::vector<T> &means) {

@@ -71,7 +71,7 @@ struct Heap {
     }
   }
 
-  // Best first: take the worst off to the end, again and again.
+  // Best first: repeatedly moves the worst to the end.
   void sort() {
     for (int64_t end = size - 1; end > 0; --end) {
       const Entry last = at(end);

@@ -25,7 +25,7 @@ class LinedFloats {
   std::vector<float> memory_;
 };
 
-// A row is one thread's work, and does not depend on which: one thread and many give the same bytes.
+// A row is processed by one thread, whichever it is: one thread and many give the same bytes.
 void descend_rows(const ConjugateProblem &problem, int threads) {
   const ConjugateKernel &kernel = table().conjugate;
   const int64_t size = kernel.padded(problem.n_factors), *offsets = problem.offsets;
@@ -68,7 +68,7 @@ void rotate_rows(const float *points, int64_t n, int64_t n_factors, const float 
   });
 }
 
-// The table of aliases of chances that sum to 1 (Vose 1991).
+// The alias table of probabilities that sum to 1 (Vose 1991).
 void alias_table(int64_t n, const double *chances, uint32_t *table) {
   std::vector<double> left(chances, chances + n);
   std::vector<int32_t> small, large;
@@ -107,7 +107,7 @@ std::vector<int64_t> equal_blocks(int64_t n_rows, const int64_t *offsets, const 
   return starts;
 }
 
-// A row is one thread's work and has a stream of its own: one thread and many give the same bytes.
+// A row is processed by one thread and has its own stream: one thread and many give the same bytes.
 void step_choices(LogisticProblem problem, uint64_t key, int threads) {
   const LogisticKernel &kernel = table().logistic;
   const int64_t n_factors = problem.n_factors, size = kernel.padded(n_factors), n = problem.chances.n_columns;
@@ -161,11 +161,11 @@ void descend_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
                   int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
-  require(weights.size() == n && pulls.size() == n, "weights and pulls: one an observation");
+  require(weights.size() == n && pulls.size() == n, "weights and pulls: one per observation");
   require(other.shape(1) == n_factors, "other: as many factors as out");
   require(n_factors > 0 && diagonal.size() == n_factors && has_size(linear, n_factors),
-          "diagonal and linear: one a factor");
-  require(ridge.size() == n_rows, "ridge: one a row");
+          "diagonal and linear: one per factor");
+  require(ridge.size() == n_rows, "ridge: one per row");
   require(steps >= 0, "steps: 0 or more");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
   tastespace::ConjugateProblem problem;
@@ -197,7 +197,7 @@ void rotate_rows(Matrix<const float> points, Matrix<const float> matrix, Matrix<
 void alias_table(Vector<const double> chances, Matrix<uint32_t> table) {
   const size_t n = chances.size();
   require(n > 0 && n <= size_t(INT32_MAX), "chances: at least one");
-  require(table.shape(0) == n && table.shape(1) == 2, "table: one row a chance, of two numbers");
+  require(table.shape(0) == n && table.shape(1) == 2, "table: one row per probability, of two numbers");
   require(std::all_of(chances.data(), chances.data() + n, [](double chance) { return chance >= 0 && chance <= 1; }),
           "chances: from 0 to 1");
   tastespace::alias_table(int64_t(n), chances.data(), table.data());
@@ -205,7 +205,7 @@ void alias_table(Vector<const double> chances, Matrix<uint32_t> table) {
 
 tastespace::ColumnChances column_chances(const Matrix<const uint32_t> &table) {
   const size_t n = table.shape(0);
-  require(n > 0 && n <= size_t(INT32_MAX) && table.shape(1) == 2, "table: one row a column, of two numbers");
+  require(n > 0 && n <= size_t(INT32_MAX) && table.shape(1) == 2, "table: one row per column, of two numbers");
   for (size_t column = 0; column < n; ++column) require(table.data()[2 * column + 1] < n, "table: aliases are columns");
   return {int64_t(n), table.data()};
 }
@@ -231,8 +231,8 @@ void draw_columns(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
   require(offsets.size() > 0, "offsets: one more than rows");
   require_choices(offsets, columns, n_rows, table.shape(0));
   require_drawn(drawn_offsets, n_rows);
-  require(int64_t(out.size()) == drawn_offsets.data()[n_rows], "out: one a draw");
-  require(has_size(places, n_rows), "places: one a row");
+  require(int64_t(out.size()) == drawn_offsets.data()[n_rows], "out: one per draw");
+  require(has_size(places, n_rows), "places: one per row");
   nb::gil_scoped_release release;
   tastespace::draw_columns(int64_t(n_rows), offsets.data(), columns.data(), drawn_offsets.data(), chances, key,
                            pointer(places), out.data(), threads);
@@ -248,16 +248,16 @@ void step_choices(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
   tastespace::LogisticProblem problem;
   problem.chances = column_chances(table);
   require(table.shape(0) == n_columns && column_weights.size() == n_columns && has_size(other_bias, n_columns),
-          "table, column_weights and other_bias: one a row of other");
+          "table, column_weights and other_bias: one per row of other");
   require_choices(offsets, columns, n_rows, n_columns);
-  require(weights.size() == columns.size(), "weights: one a choice");
+  require(weights.size() == columns.size(), "weights: one per choice");
   require_drawn(drawn_offsets, n_rows);
-  require(row_weights.size() == n_rows && energies.size() == n_rows, "row_weights and energies: one a row");
+  require(row_weights.size() == n_rows && energies.size() == n_rows, "row_weights and energies: one per row");
   require(n_factors > 0 && other.shape(1) == n_factors, "other: as many factors as out");
   require(squares.shape(0) == n_rows && squares.shape(1) == n_factors, "squares: as out");
   require(out_bias.has_value() == other_bias.has_value() && out_bias.has_value() == bias_squares.has_value(),
           "out_bias, other_bias and bias_squares: all or none");
-  require(has_size(out_bias, n_rows) && has_size(bias_squares, n_rows), "out_bias and bias_squares: one a row");
+  require(has_size(out_bias, n_rows) && has_size(bias_squares, n_rows), "out_bias and bias_squares: one per row");
   problem.n_rows = int64_t(n_rows);
   problem.n_factors = int64_t(n_factors);
   problem.offsets = offsets.data();
@@ -292,12 +292,12 @@ int64_t fold_in_choices(Vector<const int64_t> offsets, Vector<const int32_t> col
   tastespace::LogisticFoldInProblem problem;
   problem.biases = bias_precision.has_value();
   require(n_factors > 0 && width == n_factors + (problem.biases ? 1 : 0),
-          "items: as many factors as prior_linear, and the bias behind them where there are biases");
+          "items: as many factors as prior_linear, followed by the bias if there are biases");
   require_choices(offsets, columns, n_users, n_items);
-  require(weights.size() == columns.size(), "weights: one a choice");
-  require(shown_weights.size() == shown.size(), "shown_weights: one an item shown");
+  require(weights.size() == columns.size(), "weights: one per choice");
+  require(shown_weights.size() == shown.size(), "shown_weights: one per shown item");
   require(within(shown.data(), shown.size(), 0, int64_t(n_items)), "shown: rows of items");
-  require(row_weights.size() == n_users, "row_weights: one a user");
+  require(row_weights.size() == n_users, "row_weights: one per user");
   require(prior_precision.shape(0) == n_factors && prior_precision.shape(1) == n_factors,
           "prior_precision: factors x factors");
   require(means.shape(1) == width, "means: users x width of items");
@@ -331,45 +331,28 @@ int64_t fold_in_choices(Vector<const int64_t> offsets, Vector<const int32_t> col
 
 void bind(nb::module_ &module) {
   define(module, "descend_rows", &descend_rows,
-         {"offsets"_a, "columns"_a, "weights"_a, "pulls"_a, "other"_a, "diagonal"_a, "ridge"_a, "out"_a.noconvert(),
-          by_name_only, "linear"_a = none, "steps"_a = 3, "threads"_a = 1},
+         {"offsets"_a, "columns"_a, "weights"_a, "pulls"_a, "other"_a, "diagonal"_a, "ridge"_a, "out"_a, by_name_only,
+          "linear"_a = none, "steps"_a = 3, "threads"_a = 1},
          "Rows of one-class data by conjugate gradients, from where `out` is; the other side's Gram matrix is "
          "`diagonal`.");
-  define(module, "rotate_rows", &rotate_rows, {"points"_a, "matrix"_a, "out"_a.noconvert(), "threads"_a = 1},
+  define(module, "rotate_rows", &rotate_rows, {"points"_a, "matrix"_a, "out"_a, "threads"_a = 1},
          "Every point times a matrix.");
-  define(module, "alias_table", &alias_table, {"chances"_a, "table"_a.noconvert()},
-         "The table by which columns are drawn with these chances, which sum to 1.");
+  define(module, "alias_table", &alias_table, {"chances"_a, "table"_a},
+         "The alias table for drawing columns with these probabilities, which sum to 1.");
   define(module, "draw_columns", &draw_columns,
-         {"offsets"_a, "columns"_a, "drawn_offsets"_a, "table"_a, "key"_a, "out"_a.noconvert(), by_name_only,
-          "places"_a = none, "threads"_a = 1},
-         "Columns drawn for each row, by a stream of its own; -1 in place of one that it has chosen.");
-  define(module, "step_choices", &step_choices,
-         {"offsets"_a,
-          "columns"_a,
-          "weights"_a,
-          "drawn_offsets"_a,
-          "row_weights"_a,
-          "column_weights"_a,
-          "table"_a,
-          "other"_a,
-          "other_bias"_a,
-          by_name_only,
-          "offset"_a,
-          "ridge"_a,
-          "bias_ridge"_a,
-          "rate"_a,
-          "key"_a,
-          "out"_a.noconvert(),
-          "out_bias"_a.noconvert(),
-          "squares"_a.noconvert(),
-          "bias_squares"_a.noconvert(),
-          "energies"_a.noconvert(),
+         {"offsets"_a, "columns"_a, "drawn_offsets"_a, "table"_a, "key"_a, "out"_a, by_name_only, "places"_a = none,
           "threads"_a = 1},
+         "Columns drawn for each row from its own stream; -1 in place of one that it has chosen.");
+  define(module, "step_choices", &step_choices,
+         {"offsets"_a,      "columns"_a,  "weights"_a,    "drawn_offsets"_a, "row_weights"_a, "column_weights"_a,
+          "table"_a,        "other"_a,    "other_bias"_a, by_name_only,      "offset"_a,      "ridge"_a,
+          "bias_ridge"_a,   "rate"_a,     "key"_a,        "out"_a,           "out_bias"_a,    "squares"_a,
+          "bias_squares"_a, "energies"_a, "threads"_a = 1},
          "One AdaGrad step of all rows of a logistic factorization of choices, given the other side.");
   define(module, "fold_in_choices", &fold_in_choices,
          {"offsets"_a, "columns"_a, "weights"_a, "shown"_a, "shown_weights"_a, "row_weights"_a, "items"_a,
           "prior_precision"_a, "prior_linear"_a, by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0f,
-          "offset"_a = 0.0f, "steps"_a = 20, "means"_a.noconvert(), "roots"_a.noconvert() = none, "threads"_a = 1},
+          "offset"_a = 0.0f, "steps"_a = 20, "means"_a, "roots"_a = none, "threads"_a = 1},
          "Users with these choices given the items: modes, and roots of the covariances; -1, or the first user whose "
          "precision is not positive definite.");
 }

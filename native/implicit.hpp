@@ -13,14 +13,14 @@ namespace tastespace {
 //
 //   1/2 sum_d (g_d + l_i) x_d^2 - h.x + sum_k [w_k/2 (x.v_k)^2 - y_k x.v_k]
 //
-// over its observations k, of weight w_k beyond 1 and pull y_k. `out` holds where it starts, and then where it got to.
+// over its observations k, of weight w_k beyond 1 and pull y_k. `out` holds the start, and then the result.
 struct ConjugateProblem {
   int64_t n_rows = 0;
   int64_t n_factors = 0;
   const int64_t *offsets = nullptr;  // n_rows + 1
-  const int32_t *columns = nullptr;  // an observation
-  const float *weights = nullptr;    // an observation: w
-  const float *pulls = nullptr;      // an observation: y
+  const int32_t *columns = nullptr;  // per observation
+  const float *weights = nullptr;    // per observation: w
+  const float *pulls = nullptr;      // per observation: y
   const float *other = nullptr;      // rows of n_factors
   const float *diagonal = nullptr;   // n_factors: g
   const float *linear = nullptr;     // n_factors: h, or null for 0
@@ -48,15 +48,15 @@ struct ConjugateKernel {
 
 // Rows of a logistic factorization of one-class data, by stochastic gradients: what each instruction set provides.
 
-// Columns drawn with given chances, by a table of aliases (Vose 1991): a column drawn evenly stays with its share, in
+// Columns drawn with given probabilities, by an alias table (Vose 1991): a column drawn evenly stays with its share, in
 // units of 2^-32, and is its alias otherwise.
 struct ColumnChances {
   int64_t n_columns = 0;
   const uint32_t *table = nullptr;  // n_columns x 2: share, alias
 };
 
-// One side's step given the other side. Row i chose the columns offsets[i]..offsets[i + 1], and is shown some that are
-// drawn, of which those that it chose do not count. With s_k = offset + x.v_k + c + d_k its energy is
+// One side's step given the other side. Row i chose the columns offsets[i]..offsets[i + 1], and some are drawn for it,
+// of which those that it chose do not count. With s_k = offset + x.v_k + c + d_k its energy is
 //
 //   sum_k w_k log(1 + exp(-s_k)) + r_i sum_l w'_l log(1 + exp(s_l)) + 1/2 (ridge |x|^2 + bias_ridge c^2)
 //
@@ -67,9 +67,9 @@ struct LogisticProblem {
   int64_t n_rows = 0;
   int64_t n_factors = 0;
   const int64_t *offsets = nullptr;        // n_rows + 1
-  const int32_t *columns = nullptr;        // a choice
-  const float *weights = nullptr;          // a choice: w
-  const int64_t *drawn_offsets = nullptr;  // n_rows + 1: differences are how many are drawn
+  const int32_t *columns = nullptr;        // per choice
+  const float *weights = nullptr;          // per choice: w
+  const int64_t *drawn_offsets = nullptr;  // n_rows + 1: differences are the numbers drawn
   const float *row_weights = nullptr;      // n_rows: r
   const float *column_weights = nullptr;   // n_columns: w'
   ColumnChances chances;
@@ -86,7 +86,7 @@ struct LogisticProblem {
 // Everything one thread needs.
 struct LogisticWorkspace {
   float *point, *gradient;  // padded factors: zero beyond the factors
-  uint8_t *is_chosen;       // n_columns: 0, but for what the row at hand chose
+  uint8_t *is_chosen;       // n_columns: 0, except for what the current row chose
 };
 
 struct LogisticKernel {

@@ -14,16 +14,16 @@ namespace tastespace {
 //
 //   sum_k w_k log(1 + exp(-s_k)) + r_i sum_l w'_l log(1 + exp(s_l)) + prior
 //
-// over what they chose (k), and over items shown to all users (l), less those they chose. The belief is normal, around
-// the least energy, with the energy's second derivatives there as precision (Laplace).
+// over what they chose (k), and over a sample of items for all users (l), without those they chose. The belief is
+// normal, around the minimum of the energy, with its second derivatives there as precision (Laplace).
 struct LogisticFoldInProblem {
   int64_t n_users = 0;
   int64_t n_items = 0;
   int64_t n_factors = 0;
-  bool biases = false;               // then an item's bias stands behind its factors, and the user's in the results
+  bool biases = false;               // then an item's bias follows its factors, and so does the user's in the results
   const int64_t *offsets = nullptr;  // n_users + 1
-  const int32_t *columns = nullptr;  // a choice
-  const float *weights = nullptr;    // a choice: w
+  const int32_t *columns = nullptr;  // per choice
+  const float *weights = nullptr;    // per choice: w
   int64_t n_shown = 0;
   const int32_t *shown = nullptr;          // n_shown items
   const float *shown_weights = nullptr;    // n_shown: w'
@@ -33,8 +33,8 @@ struct LogisticFoldInProblem {
   const float *prior_linear = nullptr;     // n_factors
   float bias_precision = 0, bias_linear = 0;
   float offset = 0;
-  int64_t steps = 0;       // of Newton, at most
-  float *means = nullptr;  // n_users x width: where they start, and then the modes
+  int64_t steps = 0;       // maximum number of Newton steps
+  float *means = nullptr;  // n_users x width: the start, and then the modes
   float *roots = nullptr;  // n_users x width x width, or null
 
   int64_t width() const { return n_factors + (biases ? 1 : 0); }
@@ -78,7 +78,7 @@ struct LogisticCells {
 // log(1 + exp(x))
 inline double soft_plus(double x) { return std::log1p(std::exp(-std::fabs(x))) + std::max(x, 0.0); }
 
-// The prior's energy along a line from one point to another: value, slope and bend at the start.
+// The prior's energy along a line from one point to another: value, slope and curvature at the start.
 struct PriorLine {
   double value = 0, slope = 0, bend = 0;
 
@@ -153,7 +153,7 @@ class LogisticBelief {
     if (ends[1] > 0) latent_kernel<float>().score(scores, 0, 0, ends[1]);
   }
 
-  // The least of the parabola that touches the energy where the scores are.
+  // The minimum of the parabola that touches the energy at the current scores.
   bool newton(float *out) {
     constexpr double least_curvature = 1e-6;
     for (size_t k = 0; k < cells_.columns.size(); ++k) {
@@ -189,7 +189,7 @@ class LogisticBelief {
     return kernel.finish(row_, 0, rows_.space);
   }
 
-  // From where the step began towards where it leads, as far as the energy falls enough; false if it has arrived.
+  // Line search from the start of the step towards its end, until the energy falls enough; false if it has converged.
   bool descend(float *point) {
     constexpr double enough = 1e-4, small = 1e-7;
     constexpr int halvings = 20;

@@ -1,5 +1,6 @@
 // Conjugate gradients for the rows of one-class data. In coordinates in which the Gram matrix of the other side is
-// diagonal, a step takes two multiplications a factor and observation, and nothing that grows with the factors' square.
+// diagonal, a step takes two multiplications per factor and observation, and nothing that grows with the factors'
+// square.
 #include <cmath>
 #include <cstring>
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int width = width_of<float>;
 constexpr int at_once = 4;  // rows whose inner products are summed together
-// Of the squared residual, as a share of the first one: what is left is lost in rounding.
+// Of the squared residual, as a share of the first one: the rest is rounding.
 constexpr float small = 1e-12f;
 
 // Rated rows side by side, zero beyond the factors.
@@ -129,12 +130,12 @@ void rotate(const float *points, int64_t n, int64_t n_factors, const float *matr
     for (int64_t d = 0; d < n_factors; ++d) out[r * n_factors + d] = products[r * size + d];
 }
 
-// Gradients of a logistic likelihood over what was chosen and what was drawn. Cells go by in blocks: first the draws,
-// so that the rows they name are on their way, then scores, slopes, and the sum of the rows times the slopes.
+// Gradients of a logistic likelihood over what was chosen and what was drawn. Cells are processed in blocks: first the
+// draws, so that their rows are prefetched, then scores, slopes, and the sum of the rows times the slopes.
 
 constexpr int64_t block = 32;               // cells whose rows stay in the first-level cache
 constexpr int32_t not_counted = -1;         // in place of a column that was drawn and had been chosen
-constexpr float least_squares_sum = 1e-6f;  // a gradient of nothing is no step
+constexpr float least_squares_sum = 1e-6f;  // avoids a division by zero
 
 struct Cells {
   int64_t n;
@@ -146,10 +147,10 @@ struct Slope {
   float chance, energy;  // 1 / (1 + exp(-s)), log(1 + exp(s))
 };
 
-// A power of 2 by a polynomial between -1/2 and 1/2, log(1 + e) = 2 atanh(e / (2 + e)) by its series: both nearly to
-// the last digit of single precision, and without a branch, so that a compiler can take many at once.
+// A power of 2 by a polynomial between -1/2 and 1/2, log(1 + e) = 2 atanh(e / (2 + e)) by its series: both nearly exact
+// in single precision, and without a branch, so that a compiler can vectorise them.
 TS_INLINE Slope slope_at(float score) {
-  constexpr float magic = 12582912.0f;  // what is added to it is rounded to a whole number
+  constexpr float magic = 12582912.0f;  // adding it rounds to a whole number
   const float size = score < 0 ? -score : score, bounded = size < 80.0f ? size : 80.0f;
   const float power = bounded * -1.44269504088896341f, rounded = power + magic, f = power - (rounded - magic);
   float e = 1.54035304e-4f;
@@ -174,8 +175,8 @@ TS_INLINE Slope slope_at(float score) {
   return {score < 0 ? e * larger : larger, 2 * z * series + (score < 0 ? 0.0f : score)};
 }
 
-// A random number of 64 bits times the number of columns: before the point the column, behind it what its share is
-// compared with. No branches, which could not be predicted.
+// A random number of 64 bits times the number of columns: the integer part is the column, the fraction is compared with
+// its share. No branches, which could not be predicted.
 void draw(const ColumnChances &chances, int64_t n, const uint8_t *is_chosen, int32_t *out, RandomStream &stream) {
   const uint64_t n_columns = uint64_t(chances.n_columns);
   for (int64_t k = 0; k < n; ++k) {
@@ -245,7 +246,7 @@ TS_INLINE void gather(const LogisticProblem &problem, int64_t size, const Cells 
   if (d < size) gather_strip<1>(problem.other + d, size, cells, gradient + d);
 }
 
-// What a row has come to so far.
+// Sums of a row so far.
 struct Sums {
   double energy;
   float bias_gradient;
@@ -277,7 +278,7 @@ TS_INLINE float moved(float value, float gradient, float rate, float &squares) {
   return value - rate * gradient / sqrtf(squares + least_squares_sum);
 }
 
-// Draws n columns, leaves out those chosen, and sends for the rows of the others.
+// Draws n columns, leaves out those chosen, and prefetches the rows of the others.
 TS_INLINE void show(const LogisticProblem &problem, int64_t row, int64_t size, int64_t n,
                     const LogisticWorkspace &space, Cells &cells, RandomStream &stream) {
   int32_t drawn[block];
@@ -293,7 +294,7 @@ TS_INLINE void show(const LogisticProblem &problem, int64_t row, int64_t size, i
   fetch(problem, size, cells);
 }
 
-// The part of the energy that the cells make, and its gradient.
+// The part of the energy from the cells, and its gradient.
 TS_INLINE Sums look(const LogisticProblem &problem, int64_t row, int64_t size, float shift, LogisticWorkspace &space,
                     RandomStream &stream) {
   const int64_t begin = problem.offsets[row], end = problem.offsets[row + 1];
@@ -309,7 +310,7 @@ TS_INLINE Sums look(const LogisticProblem &problem, int64_t row, int64_t size, f
     fetch(problem, size, cells);
     add(-1, problem, size, shift, cells, space, sums);
   }
-  // Of the next cells while those at hand are looked at: their rows are then there.
+  // Draws the next cells while the current ones are processed, so that their rows are loaded in time.
   const int64_t n_drawn = problem.drawn_offsets[row + 1] - problem.drawn_offsets[row];
   Cells pair[2];
   if (n_drawn > 0) show(problem, row, size, n_drawn < block ? n_drawn : block, space, pair[0], stream);

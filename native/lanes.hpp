@@ -1,6 +1,6 @@
 // A vector register as a value: loads, stores, arithmetic and sums, for any instruction set.
 //
-// Every kernel file is compiled once an instruction set, inside namespace tastespace::TS_ISA, so that no
+// Every kernel file is compiled once per instruction set, inside namespace tastespace::TS_ISA, so that no
 // symbol of one set can be merged by the linker with that of another. TS_VECTOR_BYTES is the register width.
 #pragma once
 
@@ -138,8 +138,8 @@ TS_INLINE void fold(T *part) {
   if constexpr (Half > 1) fold<Half / 2>(part);
 }
 
-// Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt. Every step is a loop
-// of its own, of a constant number of rounds: the compiler then keeps it in registers.
+// Sum of the lanes as a fixed tree, so that the result does not depend on the compiler. Every step is a separate loop
+// with a constant number of iterations: the compiler then keeps it in registers.
 template <class T>
 TS_INLINE T sum(Lanes<T> lanes) {
   T part[width_of<T>];

@@ -1,4 +1,4 @@
-// Latent responses: blocks of ratings with a stream each, fixed shares of sums, and the binding.
+// Latent responses: blocks of ratings with their own streams, fixed shares of sums, and the binding.
 #include <algorithm>
 #include <vector>
 
@@ -11,8 +11,8 @@ namespace {
 
 // Ratings of one task: a whole number of blocks.
 constexpr int64_t latent_share = 16 * latent_block;
-// Sums over all ratings are so many at most, added in order, and none of fewer ratings: the sizes depend on the number
-// of ratings alone.
+// Sums over all ratings have at most this many parts, added in order, each with at least this many ratings: sizes
+// depend only on the number of ratings.
 constexpr int64_t bins_shares = 16;
 constexpr int64_t bins_share = 16384;
 
@@ -86,10 +86,10 @@ void score_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Ma
                 OptionalVector<const T> other_bias, double offset, int threads) {
   const size_t n = columns.size();
   require_offsets(offsets, rows.shape(0), n);
-  require(rows.shape(1) == other.shape(1), "rows and other: as many factors");
-  require(out.size() == n, "out: one a rating");
-  require(has_size(row_bias, rows.shape(0)), "row_bias: one a row of rows");
-  require(has_size(other_bias, other.shape(0)), "other_bias: one a row of other");
+  require(rows.shape(1) == other.shape(1), "rows and other: equally many factors");
+  require(out.size() == n, "out: one per rating");
+  require(has_size(row_bias, rows.shape(0)), "row_bias: one per row of rows");
+  require(has_size(other_bias, other.shape(0)), "other_bias: one per row of other");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
   tastespace::ScoresProblem<T> problem;
   problem.n_factors = int64_t(rows.shape(1));
@@ -110,7 +110,7 @@ template <class T>
 void draw_truncated(Vector<const T> scores, Vector<const T> values, Vector<const T> edges, Vector<const double> cuts,
                     uint64_t key, Vector<T> out, int threads) {
   const size_t n = out.size();
-  require(scores.size() == n && values.size() == n, "scores, values and out: one a rating");
+  require(scores.size() == n && values.size() == n, "scores, values and out: one per rating");
   require(ascending(edges.data(), edges.size()), "edges: finite and ascending");
   require(cuts.size() == edges.size() && ascending(cuts.data(), cuts.size()),
           "cuts: as many as edges, finite and ascending");
@@ -129,7 +129,7 @@ void draw_truncated(Vector<const T> scores, Vector<const T> values, Vector<const
 template <class T>
 void draw_polya_gamma(Vector<const T> scores, uint64_t key, Vector<T> out, int threads) {
   const size_t n = out.size();
-  require(scores.size() == n, "scores and out: one a rating");
+  require(scores.size() == n, "scores and out: one per rating");
   tastespace::PolyaGammaProblem<T> problem;
   problem.scores = scores.data();
   problem.tables = &tastespace::random_tables();
@@ -142,7 +142,7 @@ template <class T>
 int64_t bin_scores(Vector<const T> scores, Vector<const T> values, Vector<const T> edges, double first, double step,
                    Matrix<double> out, int threads) {
   const size_t n = scores.size();
-  require(values.size() == n, "scores and values: one a rating");
+  require(values.size() == n, "scores and values: one per rating");
   require(ascending(edges.data(), edges.size()), "edges: finite and ascending");
   require(std::isfinite(first), "first: finite");
   require(step > 0 && std::isfinite(step), "step: finite, above 0");
@@ -162,16 +162,16 @@ int64_t bin_scores(Vector<const T> scores, Vector<const T> values, Vector<const 
 template <class T>
 void bind(nb::module_ &module) {
   define(module, "score_rows", &score_rows<T>,
-         {"offsets"_a, "columns"_a, "rows"_a, "other"_a, "out"_a.noconvert(), by_name_only, "row_bias"_a = none,
+         {"offsets"_a, "columns"_a, "rows"_a, "other"_a, "out"_a, by_name_only, "row_bias"_a = none,
           "other_bias"_a = none, "offset"_a = 0.0, "threads"_a = 1},
          "Scores of the ratings of every row.");
   define(module, "draw_truncated", &draw_truncated<T>,
-         {"scores"_a, "values"_a, "edges"_a, "cuts"_a, "key"_a, "out"_a.noconvert(), "threads"_a = 1},
+         {"scores"_a, "values"_a, "edges"_a, "cuts"_a, "key"_a, "out"_a, "threads"_a = 1},
          "Draw the latent response of every rating: normal about its score, between the cuts of its level.");
-  define(module, "draw_polya_gamma", &draw_polya_gamma<T>, {"scores"_a, "key"_a, "out"_a.noconvert(), "threads"_a = 1},
+  define(module, "draw_polya_gamma", &draw_polya_gamma<T>, {"scores"_a, "key"_a, "out"_a, "threads"_a = 1},
          "Draw a Polya-Gamma variable PG(1, score) for every score.");
   define(module, "bin_scores", &bin_scores<T>,
-         {"scores"_a, "values"_a, "edges"_a, "first"_a, "step"_a, "out"_a.noconvert(), "threads"_a = 1},
+         {"scores"_a, "values"_a, "edges"_a, "first"_a, "step"_a, "out"_a, "threads"_a = 1},
          "Spread the scores of every level over a grid, for cubic interpolation; -1, or the first outside it.");
 }
 

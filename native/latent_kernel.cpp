@@ -1,4 +1,4 @@
-// Latent responses: a dot product or a draw a rating.
+// Latent responses: a dot product or a draw per rating.
 #include <cmath>
 
 #include "lanes.hpp"
@@ -12,7 +12,7 @@ namespace {
 // Ratings scored together: their sums are folded side by side.
 constexpr int score_group = 8;
 
-// Adds the upper half of the lanes to the lower one until four are left at most, then those.
+// Adds the upper half of the lanes to the lower one until at most four are left, then those.
 template <int Width, class T>
 TS_INLINE void fold_group(T (*part)[width_of<T>], T *TS_RESTRICT out) {
   if constexpr (Width > 4) {
@@ -26,8 +26,8 @@ TS_INLINE void fold_group(T (*part)[width_of<T>], T *TS_RESTRICT out) {
   }
 }
 
-// The inner products of one row with a group of others. The last register ends where the rows end; what it has in
-// common with the one before is zero in `last`.
+// The inner products of one row with a group of others. The last register ends where the rows end; its overlap with the
+// one before is zero in `last`.
 template <class T>
 TS_INLINE void dots(const T *TS_RESTRICT row, const T *TS_RESTRICT last, const T *const *others, int64_t n,
                     T *TS_RESTRICT out) {

@@ -28,7 +28,7 @@ void parallel_for(int64_t n_tasks, int threads, Work work) {
     try {
       others.emplace_back(run, worker);
     } catch (const std::system_error &) {
-      break;  // No more threads to be had: those that run take all the tasks.
+      break;  // No more threads are available: those that run take all the tasks.
     }
   }
   run(0);

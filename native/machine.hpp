@@ -1,4 +1,4 @@
-// What the machine offers: threads, and the kernels compiled for its instruction set.
+// Threads, and the kernels compiled for the instruction set of the machine.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ struct Table {
   VariationalKernel<double> variational_double;
 };
 
-// The families of kernels: NAME_kernel.cpp defines NAME::fill() once an instruction set.
+// The families of kernels: NAME_kernel.cpp defines NAME::fill() once per instruction set.
 #define TS_FAMILIES(X) \
   X(beliefs)           \
   X(descent)           \
@@ -75,7 +75,7 @@ struct Table {
   X(trees)             \
   X(variational)
 
-// The table in use: the best this processor runs, or the one that TASTESPACE_ISA names.
+// The table in use: the best that this processor supports, or the one that TASTESPACE_ISA names.
 // Throws std::runtime_error when that is unknown or not supported here.
 const Table &table();
 

@@ -19,8 +19,8 @@ bool ArrayArgument::take(nb::handle from, uint32_t flags, nb::detail::cleanup_li
   wanted.ndim = dimensions;
   wanted.shape = any;
   wanted.ro = is_read_only;
-  handle_ =
-      NB_CALL(ndarray_import)(NB_CTX_C(cleanup), from.ptr(), &wanted, flags & nb::detail::cast_flags::convert, cleanup);
+  const bool may_convert = is_read_only && (flags & nb::detail::cast_flags::convert);
+  handle_ = NB_CALL(ndarray_import)(NB_CTX_C(cleanup), from.ptr(), &wanted, may_convert, cleanup);
   if (!handle_) return false;
   const nb::dlpack::dltensor &tensor = *NB_CALL(ndarray_inc_ref)(handle_);
   data = static_cast<char *>(tensor.data) + tensor.byte_offset;
@@ -34,12 +34,12 @@ ArrayArgument::~ArrayArgument() {
 
 namespace {
 
-// A function of the module: what its arguments come from, and how to call it.
+// A function of the module: the casters of its arguments, and how to call it.
 struct Function {
   const FunctionType &type;
   AnyFunction function;
   std::string signature;
-  std::vector<uint32_t> flags;  // an argument: whether it may be converted, or be None
+  std::vector<uint32_t> flags;  // an argument: whether it may be None
 };
 
 constexpr size_t most_arguments = 32;
@@ -65,15 +65,12 @@ struct Casters {
 PyObject *call(void *capture, PyObject **arguments, uint32_t flags, nb::detail::cleanup_list *cleanup) {
   using nb::detail::cast_flags;
   const Function &function = **static_cast<const Function *const *>(capture);
-  const uint32_t may_convert = flags & cast_flags::convert;
-  flags &= ~uint32_t(cast_flags::convert | cast_flags::construct | cast_flags::trusted);
+  flags &= ~uint32_t(cast_flags::construct | cast_flags::trusted);
   Casters casters(function.type);
   for (size_t i = 0; i < function.type.n_arguments; ++i) {
-    const uint32_t own = function.flags[i];
     casters.at[i] = casters.memory[i];
     casters.n = i + 1;
-    if (!function.type.arguments[i]->load(
-            casters.at[i], arguments[i], flags | (own & ~uint32_t(cast_flags::convert)) | (own & may_convert), cleanup))
+    if (!function.type.arguments[i]->load(casters.at[i], arguments[i], flags | function.flags[i], cleanup))
       return NB_NEXT_OVERLOAD;
   }
   return function.type.call(function.function, casters.at, cleanup).ptr();
@@ -118,7 +115,7 @@ void define(nb::module_ &module, const char *name, const FunctionType &type, Any
     own.signature += std::string(n > 0 ? ", {" : "{") + its.name + "}";
     const bool may_be_none = its.accepts_none || argument.kind == Argument::Default::none;
     const uint32_t accepts_none = may_be_none ? uint32_t(cast_flags::accepts_none) : 0;
-    own.flags.push_back((argument.converts ? uint32_t(cast_flags::convert) : 0) | accepts_none);
+    own.flags.push_back(accepts_none);
     defaults.push_back(default_of(argument));
     made.args[n++] = {argument.name, nullptr, defaults.back().ptr(), accepts_none, 0};
   }
@@ -142,7 +139,7 @@ void define(nb::module_ &module, const char *name, const FunctionType &type, Any
 
 void refuse(const char *what) { throw std::invalid_argument(what); }
 
-// A plain reduction, so that it vectorises and costs nothing beside the work.
+// A plain reduction, which vectorises and costs nothing compared with the work.
 bool within(const int32_t *values, size_t n, int64_t low, int64_t high) {
   int32_t least = INT32_MAX, most = INT32_MIN;
   for (size_t k = 0; k < n; ++k) {

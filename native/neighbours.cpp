@@ -21,7 +21,7 @@ int64_t rows_of(const Offsets &offsets, size_t n) {
 }
 
 SparseRows sparse(const Offsets &offsets, const Columns &columns, const Values &values) {
-  require(values.size() == columns.size(), "columns and values: as many of each");
+  require(values.size() == columns.size(), "columns and values: equally many");
   return {rows_of(offsets, columns.size()), offsets.data(), columns.data(), values.data()};
 }
 
@@ -63,7 +63,7 @@ void most_similar(Offsets query_offsets, Columns query_columns, Values query_val
   const int64_t width = int64_t(out_rows.shape(1));
   require(int64_t(out_rows.shape(0)) == problem.queries.n_rows && out_similarities.shape(0) == out_rows.shape(0) &&
               out_similarities.shape(1) == out_rows.shape(1),
-          "out: one row a query");
+          "out: one row per query");
   bool good;
   {
     nb::gil_scoped_release release;
@@ -84,7 +84,7 @@ AverageProblem average(const Offsets &target_offsets, const Columns &targets, in
   problem.n_neighbours = n_neighbours;
   problem.damping = damping;
   problem.out = out.data();
-  require(out.size() == targets.size(), "out: one a target");
+  require(out.size() == targets.size(), "out: one per target");
   require(n_neighbours > 0, "n_neighbours: at least 1");
   for (size_t k = 0; k < targets.size(); ++k)
     require(targets.data()[k] >= -1 && targets.data()[k] < n_items, "targets: -1 or an item");
@@ -111,7 +111,7 @@ void average_over_items_of_all(Offsets neighbour_offsets, Columns neighbour_rows
   const SparseRows neighbours = sparse(neighbour_offsets, neighbour_rows, neighbour_similarities);
   const SparseRows followers = sparse(follower_offsets, follower_rows, follower_similarities);
   const SparseRows histories = sparse(history_offsets, history_columns, history_values);
-  require(followers.n_rows == neighbours.n_rows, "followers: one row an item");
+  require(followers.n_rows == neighbours.n_rows, "followers: one row per item");
   require(int64_t(out.shape(0)) == histories.n_rows && int64_t(out.shape(1)) == neighbours.n_rows,
           "out: users x items");
   require(n_neighbours > 0, "n_neighbours: at least 1");
@@ -145,8 +145,8 @@ void average_over_users_of_all(Matrix<const float> similarities, Offsets rater_o
                                Values rater_residuals, int64_t n_neighbours, float least, double damping,
                                Matrix<float> out, int threads) {
   const SparseRows by_rater = sparse(rater_offsets, rater_items, rater_residuals);
-  require(int64_t(similarities.shape(1)) == by_rater.n_rows, "similarities: one column a rater");
-  require(out.shape(0) == similarities.shape(0), "out: one row a user");
+  require(int64_t(similarities.shape(1)) == by_rater.n_rows, "similarities: one column per rater");
+  require(out.shape(0) == similarities.shape(0), "out: one row per user");
   require(n_neighbours > 0, "n_neighbours: at least 1");
   bool good;
   {
@@ -164,7 +164,7 @@ void bind(nb::module_ &module) {
   define(module, "similarities", &similarities,
          {"query_offsets"_a, "query_columns"_a, "query_values"_a, "offsets"_a, "columns"_a, "values"_a,
           "other_squares"_a, "common_norms"_a, "shrinkage"_a, "min_common"_a, "out"_a, "threads"_a = 1},
-         "How alike each query is to every other row; the others are grouped by column.");
+         "The similarity of each query to every other row; the others are grouped by column.");
   define(module, "most_similar", &most_similar,
          {"query_offsets"_a, "query_columns"_a, "query_values"_a, "offsets"_a, "columns"_a, "values"_a,
           "other_squares"_a, "common_norms"_a, "shrinkage"_a, "min_common"_a, "first"_a, "least"_a, "out_rows"_a,

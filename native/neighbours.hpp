@@ -1,5 +1,5 @@
-// Neighbourhood models: how similar two rows are, and what the neighbours say. Plain loops over sparse rows, which wait
-// for memory and not for arithmetic, so that one version serves every instruction set.
+// Neighbourhood models: similarities of rows, and averages over neighbours. Plain loops over sparse rows, which are
+// limited by memory and not by arithmetic, so that one version serves every instruction set.
 #pragma once
 
 #include <algorithm>
@@ -89,14 +89,14 @@ bool compare_row(const ComparisonProblem &problem, int64_t query, Sums *sums, Us
     double similarity = 0;
     if (n >= problem.rule.min_common && norms > 0)
       similarity = sum.product / std::sqrt(norms) * (n / (n + problem.rule.shrinkage));
-    // Rounding may lead a hair beyond 1; numbers too large for their squares lead anywhere.
+    // Rounding may slightly exceed 1; numbers whose squares overflow may give anything.
     use(other, std::isfinite(similarity) ? float(std::clamp(similarity, -1.0, 1.0)) : 0.0f);
     sum = Sums{};
   }
   return true;
 }
 
-// As many as can be busy at once.
+// The number of workers.
 inline int64_t workers_for(int64_t n_tasks, int threads) {
   return std::max<int64_t>(1, std::min<int64_t>(threads, n_tasks));
 }
@@ -123,11 +123,11 @@ bool similarities(const ComparisonProblem &problem, float *out, int threads) {
   });
 }
 
-// A neighbour: the negative similarity, so that the most similar come first, of equals the lowest row.
+// A neighbour: the negative similarity, so that the most similar come first, ties by the lowest row.
 using Neighbour = std::pair<float, int32_t>;
 
-// The `width` most similar others of every query that are above `least`, best first, of equals the lower row; padded
-// with row -1. Query q is not compared with the other row first + q, which is itself (first < 0: nobody is).
+// The `width` most similar others of every query that are above `least`, best first, ties by the lower row; padded with
+// row -1. Query q is not compared with the other row first + q, which is itself (first < 0: none is).
 template <class Sums>
 bool most_similar(const ComparisonProblem &problem, int64_t first, float least, int64_t width, int32_t *out_rows,
                   float *out_similarities, int threads) {
@@ -151,17 +151,17 @@ bool most_similar(const ComparisonProblem &problem, int64_t first, float least, 
   });
 }
 
-// What is asked: for each user some items, given as rows; item -1 has no neighbours.
+// The query: for each user some items, given as rows; item -1 has no neighbours.
 struct AverageProblem {
   const int64_t *target_offsets = nullptr;  // one more than users
   const int32_t *targets = nullptr;
   int64_t n_users = 0;
   int64_t n_neighbours = 0;
   double damping = 0;
-  float *out = nullptr;  // one a target
+  float *out = nullptr;  // one per target
 };
 
-// sum s r / (sum s + damping), summed from the most similar neighbour on; 0 without neighbours.
+// sum s r / (sum s + damping), starting with the most similar neighbour; 0 without neighbours.
 struct DampedAverage {
   double total = 0, weight = 0;
   void add(float similarity, float residual) {
@@ -186,7 +186,7 @@ struct RatedItems {
   }
 };
 
-// What a worker needs for one user at a time.
+// Memory of a worker for one user at a time.
 struct RatedScratch {
   int64_t n_items, most;
   std::vector<uint8_t> rated;
@@ -240,9 +240,9 @@ inline void average_over_items(const AverageProblem &problem, const SparseRows &
   });
 }
 
-// The same for every item at once: out is users x items. `followers` is `neighbours` transposed: what a user has rated
-// is handed to the items it is a neighbour of. Only items that get more than they want must choose, and look
-// themselves; they have soon found enough. False if an item is out of range.
+// The same for every item at once: out is users x items. `followers` is `neighbours` transposed: each rated item is
+// passed to the items it is a neighbour of. Only items that get more than `wanted` must select, by searching their own
+// list, which is short. False if an item is out of range.
 inline bool average_over_items_of_all(const SparseRows &neighbours, const SparseRows &followers,
                                       const SparseRows &histories, int64_t n_neighbours, double damping, float *out,
                                       int threads) {
@@ -316,8 +316,8 @@ inline bool average_over_users(const AverageProblem &problem, const float *simil
   return good;
 }
 
-// The same for every item at once: out is users x items. The raters are gone through from the most similar on, and
-// an item takes the first that it meets. `by_rater` has the residuals of each rater. False if an item is out of range.
+// The same for every item at once: out is users x items. The raters are visited from the most similar on, and an item
+// takes the first ones. `by_rater` has the residuals of each rater. False if an item is out of range.
 inline bool average_over_users_of_all(const SparseRows &by_rater, const float *similarities, int64_t n_users,
                                       int64_t n_items, int64_t n_neighbours, float least, double damping, float *out,
                                       int threads) {

@@ -1,7 +1,7 @@
 // A stream of random numbers inside a kernel: for draws by rejection, which need an unknown number of them.
 //
 // A stream belongs to a place (a block of ratings, a user and draw) and not to a thread, so that the number of threads
-// cannot change a result. The functions belong to one instruction set, as all that kernel files share.
+// cannot change a result. The functions belong to one instruction set, like everything that kernel files share.
 #pragma once
 
 #include <cmath>
@@ -21,11 +21,12 @@ struct RandomStream {
 constexpr int ziggurat_layers = 256;
 struct Ziggurat {
   double unit[ziggurat_layers];        // the layer's width over the range of the integer that is scaled to it
-  double inner[ziggurat_layers];       // what lies further in is under the density: the width of the layer above
+  double inner[ziggurat_layers];       // the part further in is under the density: the width of the layer above
   double height[ziggurat_layers + 1];  // the density at the layer's outer edge; 1 at last
 };
 
-// The chance that a Polya-Gamma draw is proposed right of where its two proposals meet, on a grid of half scores.
+// The probability that a Polya-Gamma draw is proposed to the right of the point where its two proposals meet, on a grid
+// of half scores.
 constexpr int polya_gamma_cells = 768;
 constexpr double polya_gamma_grid = 1.0 / 64;
 struct RandomTables {
@@ -51,7 +52,7 @@ TS_INLINE uint64_t next(RandomStream &stream) {
   return result;
 }
 
-// From 0 on, below 1.
+// At least 0, below 1.
 TS_INLINE double uniform(RandomStream &stream) { return double(int64_t(next(stream) >> 11)) * 0x1p-53; }
 
 TS_INLINE double exponential(RandomStream &stream, const RandomTables &tables) {
@@ -64,7 +65,7 @@ TS_INLINE double exponential(RandomStream &stream, const RandomTables &tables) {
     if (x < ziggurat.inner[layer]) [[likely]]
       return beyond + x;
     if (layer == 0) {
-      beyond += ziggurat.inner[0];  // what is left of an exponential waiting time is as long as ever
+      beyond += ziggurat.inner[0];  // an exponential waiting time has no memory
       continue;
     }
     const double low = ziggurat.height[layer], high = ziggurat.height[layer + 1];
@@ -126,9 +127,9 @@ TS_INLINE double polya_gamma_right(double z) {
   return right / (right + left);
 }
 
-// Whether to propose right of t. Between lines from grid point to grid point the share is off by less than `slack`
-// (h^2 / 8 times the largest second derivative, which is below 0.27); only a number so near is compared with the share
-// itself. Beyond the grid the share is below 1e-17.
+// Whether to propose right of t. Linear interpolation of the share is off by less than `slack`
+// (h^2 / 8 times the largest second derivative, which is below 0.27); only a number that close is compared with the
+// share itself. Beyond the grid the share is below 1e-17.
 TS_INLINE bool proposes_right(double z, RandomStream &stream, const RandomTables &tables) {
   constexpr double slack = 1e-5;
   const double at = z * (1 / polya_gamma_grid);
@@ -164,7 +165,7 @@ TS_INLINE double polya_gamma_left(double z, RandomStream &stream, const RandomTa
 }
 
 // Whether the alternating series accepts x. Its second term is at most 0.0058 of the first, at x = t, so that most
-// numbers need no look at it.
+// numbers do not need it.
 TS_INLINE bool series_accepts(double x, RandomStream &stream) {
   const double number = uniform(stream);
   if (number < 0.99) [[likely]]
@@ -200,7 +201,7 @@ TS_INLINE double polya_gamma(double score, RandomStream &stream, const RandomTab
 // that of Robert (1995), whose rate is r = (low + sqrt(low^2 + 4)) / 2, hence r - low = 1 / r.
 TS_INLINE double tail_excess(double low, double width, RandomStream &stream, const RandomTables &tables) {
   const double rate = 0.5 * (low + std::sqrt(low * low + 4));
-  if (rate * width < 1.25) {  // about where half of the exponential proposals would fall beyond
+  if (rate * width < 1.25) {  // about where half of the exponential proposals would exceed it
     for (;;) {
       const double excess = width * uniform(stream);
       if (exponential(stream, tables) > excess * (low + 0.5 * excess)) return excess;

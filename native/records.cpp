@@ -17,8 +17,8 @@ namespace tastespace {
 namespace {
 
 constexpr double FIRST_INFINITE = 0x1.ffffffp127;  // the smallest number that single precision rounds to infinity
-constexpr int64_t LONGEST_ID = 65535;              // bytes; what is longer is a text that has gone astray
-constexpr int64_t SMALL = 1 << 20;                 // bytes below which a second thread is not worth its start
+constexpr int64_t LONGEST_ID = 65535;              // bytes; a longer one is not an id
+constexpr int64_t SMALL = 1 << 20;                 // bytes below which a second thread does not pay off
 
 struct Field {
   const char *begin = nullptr;
@@ -39,7 +39,7 @@ bool has_letters(const char *begin, const char *end) {
   return std::any_of(begin, end, [](char c) { return !is_blank(c) && c != '\n' && c != '\r'; });
 }
 
-// Well-formed as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF.
+// Well-formed by RFC 3629: no overlong forms, no surrogates, nothing beyond U+10FFFF.
 bool is_unicode(const char *text, const char *end) {
   auto at = reinterpret_cast<const unsigned char *>(text);
   const auto stop = reinterpret_cast<const unsigned char *>(end);
@@ -131,7 +131,7 @@ class Reader {
     }
   }
 
-  // Fills fields_ and n_fields_; gives the start of the next record, or null where a quotation mark is out of place.
+  // Fills fields_ and n_fields_; returns the start of the next record, or null if a quotation mark is misplaced.
   const char *split(const char *at, const char *end) {
     n_fields_ = 0;
     has_letters_beyond_ = false;
@@ -168,7 +168,7 @@ class Reader {
     }
   }
 
-  // From the opening mark to behind the closing one.
+  // From the opening mark to after the closing one.
   static const char *close_quotes(Field &field, const char *end) {
     field.is_quoted = true;
     const char *at = ++field.begin;
@@ -264,7 +264,7 @@ class Reader {
     return field;
   }
 
-  // The text of a number or a time, for which quotation marks mean nothing.
+  // The text of a number or a time, for which quotation marks are ignored.
   Field plain(Part part) const {
     Field field = fields_[size_t(layout_.columns[int(part)])];
     field.is_quoted = false;
@@ -295,7 +295,7 @@ class Reader {
   bool knows_quotes_;
   std::vector<Field> fields_;
   int64_t n_fields_ = 0;
-  bool has_letters_beyond_ = false;  // in a field that no column is there for
+  bool has_letters_beyond_ = false;  // in a field without a column
   Last last_[2];
   std::string scratch_[2];
 };
@@ -304,8 +304,8 @@ class Reader {
 struct Piece {
   const char *begin = nullptr;
   const char *end = nullptr;
-  int64_t first_row = 0;  // where its records go
-  int64_t n_lines = 0;    // at most so many records
+  int64_t first_row = 0;  // the position of its records
+  int64_t n_lines = 0;    // maximum number of records
   int64_t n = 0, n_rejected = 0;
   Fault fault;
   IdColumn ids[2];
@@ -324,7 +324,7 @@ std::vector<Piece> cut(const char *begin, const char *end, int64_t n_pieces) {
   return pieces;
 }
 
-// The ids of the other pieces join those of the first, in the order of the text; gives their new rows.
+// The ids of the other pieces join those of the first, in the order of the text; returns their new rows.
 std::vector<int32_t> joined(IdTable &table, const IdTable &other) {
   std::vector<int32_t> rows(size_t(other.size()));
   for (int64_t row = 0; row < other.size(); ++row) {
@@ -411,7 +411,7 @@ Records read_records(const char *data, int64_t size, const TextLayout &layout, i
 namespace records {
 namespace {
 
-// An array that Python gets, of memory that has an owner.
+// An array for Python, of memory that has an owner.
 template <class T>
 using Result = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -474,7 +474,7 @@ void bind(nb::module_ &module) {
   static const char *const kinds[] = {"",         "ragged",      "quote",        "missing",
                                       "too long", "not unicode", "not a number", "not a time"};
   static const char *const parts[] = {"user", "item", "rating", "time"};
-  nb::class_<Records>(module, "Records", "What was read from delimited text, and the first record that could not be.")
+  nb::class_<Records>(module, "Records", "Records read from delimited text, and the first one that could not be read.")
       .def_ro("n", &Records::n)
       .def_ro("n_rejected", &Records::n_rejected)
       .def_prop_ro("fault_kind", [](const Records &r) { return kinds[int(r.fault.kind)]; })

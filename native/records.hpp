@@ -32,7 +32,7 @@ class IdTable {
     return {text, length, bits, mixed(bits ^ uint64_t(length))};
   }
 
-  // Asks for the memory that a search will need, so that other work can be done while it comes.
+  // Prefetches the memory that a search will need, so that other work can be done meanwhile.
   void expect(const Key &key) const {
 #if defined(__GNUC__)
     __builtin_prefetch(&slots_[key.place & (slots_.size() - 1)]);
@@ -40,16 +40,16 @@ class IdTable {
     (void)key;
 #endif
   }
-  // The row of an id, -1 if it was never seen.
+  // The row of an id, -1 if it is unknown.
   int32_t find(const Key &key) const { return slot_of(key).row; }
-  // The row of an id, a new one if it was never seen.
+  // The row of an id, a new one if it is unknown.
   int32_t add(const Key &key) {
     Slot &slot = const_cast<Slot &>(slot_of(key));
     return slot.row >= 0 ? slot.row : insert(slot, key);
   }
 
  private:
-  struct Slot {  // small, because a look-up is one miss of the cache
+  struct Slot {  // small, because a lookup is one cache miss
     uint64_t bits = 0;
     int32_t length = 0;
     int32_t row = -1;
@@ -135,14 +135,14 @@ struct Fault {
 struct TextLayout {
   std::string separator;
   bool has_header = false;
-  bool skips_faults = false;  // count them and go on, instead of stopping at the first
+  bool skips_faults = false;  // count them and continue, instead of stopping at the first
   int64_t n_columns = 0;
   int64_t columns[N_PARTS] = {-1, -1, -1, -1};  // of user, item, rating, time; -1: there is none
 };
 
 struct IdColumn {
   IdTable table;
-  bool has_quotes = false;  // whoever wrote quotation marks around an id meant text
+  bool has_quotes = false;  // a quoted id is text
 };
 
 struct Records {

@@ -1,4 +1,4 @@
-// Solve or draw all rows of one side, and sum what a prior learns from them: the schedule and the binding.
+// Solve or draw all rows of one side, and sum their statistics for a prior: the schedule and the binding.
 #include <algorithm>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace tastespace {
 namespace {
 
-// A share is long enough that merging it costs nothing beside it, and there are few, which bounds the memory.
+// A share is long enough that the cost of merging it is negligible, and there are few, which bounds the memory.
 constexpr int64_t moments_share = 4096;
 constexpr int64_t moments_shares = 64;
 
@@ -66,20 +66,20 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
                    int64_t few, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
-  require(targets.size() == n && has_size(weights, n), "targets and weights: one a rating");
+  require(targets.size() == n && has_size(weights, n), "targets and weights: one per rating");
   require(other.shape(1) == n_factors, "other: as many factors as out");
   require(has_size(other_bias, other.shape(0)) && has_size(other_weights, other.shape(0)),
-          "other_bias and other_weights: one a row of other");
+          "other_bias and other_weights: one per row of other");
   require(prior_precision.shape(0) == n_factors && prior_precision.shape(1) == n_factors,
           "prior_precision: factors x factors");
   require(prior_linear.shape(1) == n_factors && (prior_linear.shape(0) == 1 || prior_linear.shape(0) == n_rows),
-          "prior_linear: one row, or one a row of out");
+          "prior_linear: one row, or one per row of out");
   require(has_size(prior_scale, n_rows) && has_size(ridge, n_rows) && has_size(out_bias, n_rows) &&
               has_size(bias_noise, n_rows) && has_size(minimum, n_rows) && has_size(squares, n_rows) &&
               has_size(noise, n_rows * n_factors),
-          "prior_scale, ridge, out_bias, noise, minimum and squares: one a row");
+          "prior_scale, ridge, out_bias, noise, minimum and squares: one per row");
   require(target_scale > 0, "target_scale: above 0");
-  require(!squares || alpha > 0, "alpha: above 0 where squares are wanted");
+  require(!squares || alpha > 0, "alpha: above 0 if squares are requested");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
 
   tastespace::RowsProblem<T> problem;
@@ -123,7 +123,7 @@ void bind_solve_rows(nb::module_ &module) {
           "other"_a,
           "prior_precision"_a,
           "prior_linear"_a,
-          "out"_a.noconvert(),
+          "out"_a,
           by_name_only,
           "weights"_a = none,
           "other_bias"_a = none,
@@ -134,12 +134,12 @@ void bind_solve_rows(nb::module_ &module) {
           "target_scale"_a = T(1),
           "alpha"_a = T(1),
           "noise"_a = none,
-          "out_bias"_a.noconvert() = none,
+          "out_bias"_a = none,
           "bias_precision"_a = T(0),
           "bias_linear"_a = T(0),
           "bias_noise"_a = none,
-          "minimum"_a.noconvert() = none,
-          "squares"_a.noconvert() = none,
+          "minimum"_a = none,
+          "squares"_a = none,
           "few"_a = 0,
           "threads"_a = 1},
          "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
@@ -148,7 +148,7 @@ void bind_solve_rows(nb::module_ &module) {
 template <class T>
 void moments(Matrix<const T> points, Vector<double> out_sum, Matrix<double> out_gram, int threads) {
   const size_t n_factors = points.shape(1);
-  require(out_sum.size() == n_factors, "out_sum: one a factor");
+  require(out_sum.size() == n_factors, "out_sum: one per factor");
   require(out_gram.shape(0) == n_factors && out_gram.shape(1) == n_factors, "out_gram: factors x factors");
   nb::gil_scoped_release release;
   tastespace::moments(points.data(), int64_t(points.shape(0)), int64_t(n_factors), out_sum.data(), out_gram.data(),
@@ -157,8 +157,7 @@ void moments(Matrix<const T> points, Vector<double> out_sum, Matrix<double> out_
 
 template <class T>
 void bind_moments(nb::module_ &module) {
-  define(module, "moments", &moments<T>,
-         {"points"_a, "out_sum"_a.noconvert(), "out_gram"_a.noconvert(), "threads"_a = 1},
+  define(module, "moments", &moments<T>, {"points"_a, "out_sum"_a, "out_gram"_a, "threads"_a = 1},
          "Sum of the points, and sum of their products with themselves.");
 }
 

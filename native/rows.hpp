@@ -20,10 +20,10 @@ struct RowsProblem {
   int64_t n_rows = 0;
   int64_t n_factors = 0;
   const int64_t *offsets = nullptr;  // n_rows + 1
-  const int32_t *columns = nullptr;  // a rating
-  const T *targets = nullptr;        // a rating
+  const int32_t *columns = nullptr;  // per rating
+  const T *targets = nullptr;        // per rating
   T target_offset = 0, target_scale = 1;
-  const T *weights = nullptr;  // a rating, or null for 1
+  const T *weights = nullptr;  // per rating, or null for 1
   const T *other = nullptr;    // n_columns rows of n_factors, other_stride apart
   int64_t other_stride = 0;
   const T *other_bias = nullptr;  // n_columns, other_bias_stride apart, or null for 0
@@ -31,7 +31,7 @@ struct RowsProblem {
   const T *other_weights = nullptr;  // n_columns, other_weights_stride apart: times weights, or null for 1
   int64_t other_weights_stride = 1;
   const T *prior_precision = nullptr;  // n_factors x n_factors, Lambda
-  const T *prior_linear = nullptr;     // h: n_factors, or a row each (then prior_linear_stride = n_factors)
+  const T *prior_linear = nullptr;     // h: n_factors, or one row each (then prior_linear_stride = n_factors)
   int64_t prior_linear_stride = 0;
   const T *prior_scale = nullptr;  // s: n_rows, or null for 1
   const T *ridge = nullptr;        // l: n_rows, or null for 0
@@ -42,9 +42,9 @@ struct RowsProblem {
   const T *bias_noise = nullptr;  // n_rows, or null
   T *out = nullptr;               // n_rows x n_factors
   T *out_bias = nullptr;          // n_rows, or null: rows have no bias
-  double *minimum = nullptr;      // n_rows, or null: the least value of the energy (less its prior constant)
+  double *minimum = nullptr;      // n_rows, or null: the minimum of the energy (without its prior constant)
   double *squares = nullptr;      // n_rows, or null: sum_k w_k (y_k - x.v_k - c)^2 at the result
-  int64_t few = 0;  // rows with at most so many ratings are conditioned, if they can be; -1: where it pays
+  int64_t few = 0;  // rows with at most this many ratings are conditioned, if possible; -1: if it is faster
   const Whitening<T> *whitening = nullptr;  // made by the driver, or null: no row is conditioned
 };
 
@@ -59,7 +59,7 @@ struct Whitening {
 
 enum class Conditioned { done, failed, unfit };  // unfit: this row must be solved the usual way
 
-// Everything one thread needs, allocated once a call by the driver.
+// Everything one thread needs, allocated once per call by the driver.
 template <class T>
 struct RowsWorkspace {
   T *gathered;    // block x padded factors
@@ -68,8 +68,8 @@ struct RowsWorkspace {
   T *gram;        // padded x padded, upper triangle
   T *linear;      // 2 x padded: sum w y v, sum w v
   T *scratch;     // 4 x padded: inverse diagonal and solutions of the last row finished
-  T *inverse;     // padded x padded, or null where no roots are wanted: zero above the diagonal
-  T *transposed;  // padded x rows_block, or null where no row is conditioned
+  T *inverse;     // padded x padded, or null if no roots are requested: zero above the diagonal
+  T *transposed;  // padded x rows_block, or null if no row is conditioned
   T total_weight, total_linear;
   T inverse_pivot;  // of the bias, of the last row finished
   double total_square;
@@ -95,7 +95,7 @@ struct RowsKernel {
 // Ratings gathered at a time: small enough that a block stays in the first-level cache.
 constexpr int64_t rows_block = 64;
 
-// Sums and sums of products of points: what a prior learns about one side.
+// Sums and sums of products of points: the statistics of one side for a prior.
 
 // Points converted at a time: small enough that they stay in the first-level cache.
 constexpr int64_t moments_block = 32;

@@ -13,9 +13,9 @@ namespace tastespace {
 // A row with more ratings than this is accumulated in pieces of this size, merged in order. The boundary
 // depends on the data alone, so that one thread and many give the same bytes.
 constexpr int64_t rows_piece = 32768;
-// Pieces in flight at once: bounds the memory of partial sums, and is plenty for equal shares.
+// Pieces in flight at once: bounds the memory of partial sums, and is enough for equal shares.
 constexpr int64_t rows_pieces_at_once = 64;
-// Blocks of small rows a thread: the tail of the last block is at most 1/32 of a thread's share.
+// Blocks of small rows per thread: the tail of the last block is at most 1/32 of a thread's share.
 constexpr int64_t rows_blocks_per_thread = 32;
 
 // The memory of one workspace, aligned to a cache line.
@@ -38,7 +38,7 @@ class RowsMemory {
       at += round(parts[i]);
     }
   }
-  RowsMemory(RowsMemory &&) = default;  // The pointers of `space` stay good: a moved vector keeps its memory.
+  RowsMemory(RowsMemory &&) = default;  // The pointers of `space` stay valid: a moved vector keeps its memory.
   RowsWorkspace<T> space{};
 
  private:
@@ -47,7 +47,7 @@ class RowsMemory {
   std::vector<T> memory_;
 };
 
-// The memory of a whitening, aligned to a cache line, and the whitening itself where it can be had.
+// The memory of a whitening, aligned to a cache line, and the whitening itself if it exists.
 template <class T>
 class WhiteningMemory {
  public:
@@ -74,7 +74,7 @@ class WhiteningMemory {
   bool usable_ = false;
 };
 
-// The first row that failed, whichever thread comes upon it first.
+// The first row that failed, whichever thread finds it first.
 class FirstFailure {
  public:
   explicit FirstFailure(int64_t n_rows) : none_(n_rows), first_(n_rows) {}
@@ -99,7 +99,7 @@ int64_t finish_rows(const RowsProblem<T> &problem, int threads, Finish finish) {
   const int64_t *offsets = problem.offsets;
   FirstFailure failure(problem.n_rows);
 
-  // Cost of a row in multiply-adds: a triangle a rating, a factorization a row.
+  // Cost of a row in multiply-adds: a triangle per rating, a factorization per row.
   const double a_rating = 0.5 * double(size) * double(size) + double(size) + 16;
   const double a_row = double(size) * double(size) * double(size) / 3 + 4 * double(size) * double(size) + 64;
   std::vector<int64_t> huge;
@@ -196,7 +196,7 @@ template <class T>
 int64_t solve_rows(RowsProblem<T> problem, int64_t n_columns, int threads) {
   if (problem.few < 0) problem.few = few_that_pays(problem, n_columns);
   problem.few = std::min({problem.few, rows_block, problem.n_factors});
-  // What has no proper prior, or a mean of its own for every row, cannot be whitened once for all.
+  // Rows without a proper prior, or with their own means, cannot be whitened at once.
   const bool proper = problem.alpha > 0 && !problem.ridge && (!problem.out_bias || problem.bias_precision > 0);
   if (problem.few <= 0 || problem.prior_linear_stride != 0 || !proper) return solve_rows_given(problem, threads);
   const WhiteningMemory<T> whitening(problem, n_columns, threads);

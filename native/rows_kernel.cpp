@@ -32,7 +32,7 @@ TS_INLINE void copy_row(const T *TS_RESTRICT from, T *TS_RESTRICT to, int64_t n)
   if (n % width) store(to + n - width, load(from + n - width));
 }
 
-// What the inner product and the row's own bias should give for rating k.
+// The target of the inner product and the row's own bias for rating k.
 template <class T>
 TS_INLINE T target_of(const RowsProblem<T> &problem, int64_t k) {
   const T bias = problem.other_bias ? problem.other_bias[problem.columns[k] * problem.other_bias_stride] : T(0);
@@ -70,7 +70,7 @@ TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_
   space.total_square += total_square;
 }
 
-// How many rated rows ahead the memory is asked for: about the time that it takes to answer.
+// How many rated rows ahead memory is prefetched: about its latency.
 constexpr int64_t look_ahead = 8;
 
 template <class T>
@@ -139,8 +139,7 @@ TS_INLINE bool gather_registers(const RowsProblem<T> &problem, int64_t start, in
   return false;
 }
 
-// In registers where there is such a number of them; elsewhere the linear sums take a pass of their own over the
-// copies.
+// In registers if their number fits; otherwise the linear sums take a separate pass over the copies.
 template <class T>
 TS_INLINE void gather_any(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
                           RowsWorkspace<T> &space) {
@@ -187,7 +186,7 @@ void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWork
   into.total_square += from.total_square;
 }
 
-// Twice the prior's energy at the result, less its constant.
+// Twice the prior's energy at the result, without its constant.
 template <class T>
 TS_INLINE double prior_energy(const RowsProblem<T> &problem, int64_t row, const T *solution) {
   const int64_t n_factors = problem.n_factors;
@@ -220,7 +219,7 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   }
   if (problem.ridge)
     for (int64_t d = 0; d < n_factors; ++d) gram[d * size + d] += problem.ridge[row];
-  // What a panel has of the padding is factored along: ones on its diagonal leave it alone.
+  // The padding of a panel is factored along: ones on its diagonal leave it unchanged.
   for (int64_t d = n_factors; d < size; ++d) gram[d * size + d] = 1;
   const T *prior_linear = problem.prior_linear + row * problem.prior_linear_stride;
   for (int64_t d = 0; d < n_factors; ++d) right[d] = alpha * right[d] + scale * prior_linear[d];
@@ -257,13 +256,13 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   const double minimum = double(alpha) * space.total_square - explained;
   if (problem.minimum) problem.minimum[row] = 0.5 * minimum;
   if (problem.squares) {
-    // The energy exceeds its least value by half the squared noise; what is not the prior's is the errors'.
+    // The energy exceeds its minimum by half the squared noise; the part that is not the prior's is the errors'.
     double drawn = noise ? squared_length(noise, n_factors) : 0.0;
     if (problem.out_bias && problem.bias_noise)
       drawn += double(problem.bias_noise[row]) * double(problem.bias_noise[row]);
     const double squares = (minimum + drawn - prior_energy(problem, row, solution)) / double(alpha);
     const bool rated = problem.offsets[row] < problem.offsets[row + 1];
-    problem.squares[row] = rated && squares > 0 ? squares : 0.0;  // rounding may leave less than nothing
+    problem.squares[row] = rated && squares > 0 ? squares : 0.0;  // rounding may make it negative
   }
   return true;
 }
@@ -441,7 +440,7 @@ Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<
 
 template <class T>
 double log_determinant(const RowsProblem<T> &problem, const RowsWorkspace<T> &space) {
-  // Logarithms are dear: four factors at a time, whose product stays far from overflow.
+  // Logarithms are expensive: four factors at a time, whose product stays far from overflow.
   double total = problem.out_bias ? std::log(double(space.inverse_pivot)) : 0.0;
   for (int64_t start = 0; start < problem.n_factors; start += 4) {
     double product = 1;

@@ -1,4 +1,4 @@
-// Scores of pairs and in draws, what they say of a list, and mixtures of normals: schedules and the binding.
+// Scores of pairs and in draws, shares of top lists, and mixtures of normals: schedules and the binding.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,8 +13,8 @@ namespace {
 
 // Mixtures of normals: distribution functions from a table, and quantiles by Halley's method.
 
-// The standard normal distribution function, by straight lines between points of a table: right to 1e-7, and several
-// times as fast as computing it.
+// The standard normal distribution function, by linear interpolation in a table: accurate to 1e-7, and several times as
+// fast as computing it.
 class NormalTable {
  public:
   struct Cell {
@@ -34,10 +34,10 @@ class NormalTable {
     return table;
   }
 
-  // The function at a place; the density there is what it rises by, a standard deviation.
+  // The function at a place; the density there is its slope per standard deviation.
   Cell at(double standard) const {
     const double place = standard * cells + reach * cells;
-    if (!(place > 0)) return {0, 0};  // also what is no number
+    if (!(place > 0)) return {0, 0};  // NaN, too
     if (place >= last) return {1, 0};
     const int cell = int(place);
     const Cell found = cells_[size_t(cell)];
@@ -45,8 +45,8 @@ class NormalTable {
   }
 
  private:
-  static constexpr int cells = 1024;  // a standard deviation
-  static constexpr int reach = 8;     // where the table ends: beyond are 6e-16
+  static constexpr int cells = 1024;  // per standard deviation
+  static constexpr int reach = 8;     // the end of the table: 6e-16 lies beyond
   static constexpr int last = 2 * reach * cells;
   static constexpr double half_root = 0.70710678118654752440;
   std::vector<Cell> cells_;
@@ -59,7 +59,7 @@ struct NormalMixture {
   int64_t n;
 
   double weight(int64_t s) const { return weights ? double(weights[s]) : 1.0; }
-  // What sums are divided by, once: a hundred times 0.01 is more than 1.
+  // The divisor of sums, computed once: a hundred times 0.01 is more than 1.
   double total() const { return weights ? 1.0 : double(n); }
 
   // The variance within components and that between them, around a centre.
@@ -78,7 +78,7 @@ struct NormalMixture {
     return sum / total();
   }
 
-  // P(quantity <= value), or P(quantity < value): they differ where a step stands on the value.
+  // P(quantity <= value), or P(quantity < value): they differ if a step is at the value.
   double below(double value, bool inclusive) const {
     const NormalTable &table = NormalTable::get();
     double sum = 0;
@@ -89,11 +89,11 @@ struct NormalMixture {
       else
         sum += apart > 0 || (inclusive && apart == 0) ? weight(s) : 0.0;
     }
-    return std::min(sum / total(), 1.0);  // Weights sum to 1 but for rounding.
+    return std::min(sum / total(), 1.0);  // Weights sum to 1 up to rounding.
   }
 
-  // Where the distribution function reaches a probability, of which the standard normal's quantile is `standard`:
-  // from the quantile of a normal of the same mean and sd, bracketed, and at last by halves.
+  // The quantile at a probability, of which the standard normal's quantile is `standard`: starts from the quantile of a
+  // normal of the same mean and sd, bracketed, and ends with bisection.
   double quantile(double probability, double standard) const {
     // The quantile of a mixture lies between the least and the greatest of its components'.
     double low = std::numeric_limits<double>::infinity(), high = -low, narrowest = low;
@@ -111,7 +111,7 @@ struct NormalMixture {
       const double excess = here.below - probability;
       (excess < 0 ? low : high) = at;
       const double moved = at - 2 * excess * here.density / (2 * here.density * here.density - excess * here.slope);
-      const bool inside = moved >= low && moved <= high;  // not so where it is no number
+      const bool inside = moved >= low && moved <= high;  // false for NaN
       const double before = at;
       at = inside ? moved : (low + high) / 2;
       if (inside && std::abs(moved - before) <= small_step * narrowest) return at;
@@ -161,9 +161,9 @@ void score_pairs(Vector<const int32_t> user_rows, Vector<const int32_t> item_row
                  Matrix<const float> items, OptionalVector<const float> user_bias,
                  OptionalVector<const float> item_bias, double offset, Vector<float> out, int threads) {
   const size_t n = out.size();
-  require(user_rows.size() == n && item_rows.size() == n, "user_rows, item_rows and out: one a pair");
-  require(users.shape(1) == items.shape(1), "users and items: as many factors");
-  require(has_size(user_bias, users.shape(0)) && has_size(item_bias, items.shape(0)), "biases: one a row");
+  require(user_rows.size() == n && item_rows.size() == n, "user_rows, item_rows and out: one per pair");
+  require(users.shape(1) == items.shape(1), "users and items: equally many factors");
+  require(has_size(user_bias, users.shape(0)) && has_size(item_bias, items.shape(0)), "biases: one per row");
   require(within(user_rows.data(), n, -1, int64_t(users.shape(0))) &&
               within(item_rows.data(), n, -1, int64_t(items.shape(0))),
           "rows: -1 or a row of the factors");
@@ -218,12 +218,12 @@ int32_t better(const float *scores, int64_t n, float own) {
   return count;
 }
 
-// How often each of the places is among the best k of a row: at least as good as the k-th best.
+// How often each of the places is among the best k of a row, i.e. at least as good as the k-th best.
 void top_shares(Matrix<const float> scores, Vector<const int32_t> places, int64_t k, Vector<float> out) {
   const int64_t n_rows = int64_t(scores.shape(0)), n = int64_t(scores.shape(1)), n_places = int64_t(places.size());
   require(n_rows > 0 && k > 0 && k <= n, "k: from 1 to the number of columns");
   require(within(places.data(), places.size(), 0, n), "places: columns of scores");
-  require(int64_t(out.size()) == n_places, "out: one a place");
+  require(int64_t(out.size()) == n_places, "out: one per place");
   nb::gil_scoped_release release;
   std::vector<float> row;
   std::vector<int64_t> counts(static_cast<size_t>(n_places), 0);
@@ -237,7 +237,7 @@ void top_shares(Matrix<const float> scores, Vector<const int32_t> places, int64_
       continue;
     }
     row.assign(from, from + n);
-    for (float &score : row)  // What is no number has no place in an order.
+    for (float &score : row)  // NaN cannot be ordered.
       if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
     std::nth_element(row.begin(), row.begin() + (k - 1), row.end(), std::greater<float>());
     const float edge = row[size_t(k) - 1];
@@ -263,8 +263,8 @@ void mixture_cdf(Matrix<const float> means, Matrix<const float> sds, Matrix<cons
                  OptionalMatrix<const float> weights, bool inclusive) {
   require_mixtures(means, sds, weights);
   const int64_t n = int64_t(means.shape(0)), n_values = int64_t(values.shape(1));
-  require(values.shape(0) == size_t(n), "values: one row a mixture");
-  require(out.shape(0) == size_t(n) && out.shape(1) == size_t(n_values), "out: one a value");
+  require(values.shape(0) == size_t(n), "values: one row per mixture");
+  require(out.shape(0) == size_t(n) && out.shape(1) == size_t(n_values), "out: one per value");
   const float *shares = pointer(weights);
   nb::gil_scoped_release release;
   for (int64_t row = 0; row < n; ++row) {
@@ -278,7 +278,7 @@ void mixture_quantile(Matrix<const float> means, Matrix<const float> sds, double
                       Vector<double> out, OptionalMatrix<const float> weights) {
   require_mixtures(means, sds, weights);
   require(probability > 0 && probability < 1, "probability: between 0 and 1");
-  require(out.size() == means.shape(0), "out: one a mixture");
+  require(out.size() == means.shape(0), "out: one per mixture");
   const float *shares = pointer(weights);
   nb::gil_scoped_release release;
   for (int64_t row = 0; row < int64_t(means.shape(0)); ++row)
@@ -288,7 +288,7 @@ void mixture_quantile(Matrix<const float> means, Matrix<const float> sds, double
 void mixture_sd(Matrix<const float> means, Matrix<const float> sds, Vector<double> out,
                 OptionalMatrix<const float> weights) {
   require_mixtures(means, sds, weights);
-  require(out.size() == means.shape(0), "out: one a mixture");
+  require(out.size() == means.shape(0), "out: one per mixture");
   const float *shares = pointer(weights);
   nb::gil_scoped_release release;
   for (int64_t row = 0; row < int64_t(means.shape(0)); ++row) {
@@ -303,20 +303,20 @@ void bind(nb::module_ &module) {
   define(module, "score_pairs", &score_pairs,
          {"user_rows"_a, "item_rows"_a, "users"_a, "items"_a, "user_bias"_a, "item_bias"_a, "offset"_a, "out"_a,
           "threads"_a = 1},
-         "Scores of (user, item) pairs; row -1 is a stranger.");
+         "Scores of (user, item) pairs; row -1 contributes nothing.");
   define(module, "drawn_scores", &drawn_scores,
-         {"items"_a, "rows"_a, "chosen"_a, "users"_a, "out"_a.noconvert(), by_name_only, "threads"_a = 1},
-         "Inner products of draws of a user with the draws of items they meet.");
-  define(module, "top_shares", &top_shares, {"scores"_a, "places"_a, "k"_a, "out"_a.noconvert()},
+         {"items"_a, "rows"_a, "chosen"_a, "users"_a, "out"_a, by_name_only, "threads"_a = 1},
+         "Inner products of draws of a user with their draws of items.");
+  define(module, "top_shares", &top_shares, {"scores"_a, "places"_a, "k"_a, "out"_a},
          "The share of rows in which each place is among the best k.");
   define(module, "mixture_cdf", &mixture_cdf,
-         {"means"_a, "sds"_a, "values"_a, "out"_a.noconvert(), by_name_only, "weights"_a = none, "inclusive"_a = true},
-         "The distribution functions of mixtures of normals, each at values of its own.");
-  define(module, "mixture_sd", &mixture_sd, {"means"_a, "sds"_a, "out"_a.noconvert(), by_name_only, "weights"_a = none},
+         {"means"_a, "sds"_a, "values"_a, "out"_a, by_name_only, "weights"_a = none, "inclusive"_a = true},
+         "The distribution functions of mixtures of normals, each at its own values.");
+  define(module, "mixture_sd", &mixture_sd, {"means"_a, "sds"_a, "out"_a, by_name_only, "weights"_a = none},
          "The standard deviations of mixtures of normals.");
   define(module, "mixture_quantile", &mixture_quantile,
-         {"means"_a, "sds"_a, "probability"_a, "standard"_a, "out"_a.noconvert(), by_name_only, "weights"_a = none},
-         "Where mixtures of normals reach a probability, of which `standard` is the standard normal's quantile.");
+         {"means"_a, "sds"_a, "probability"_a, "standard"_a, "out"_a, by_name_only, "weights"_a = none},
+         "Quantiles of mixtures of normals at a probability, of which `standard` is the standard normal's quantile.");
 }
 
 }  // namespace scores

@@ -37,11 +37,11 @@ bool compress(int64_t n, const int32_t *rows, const int32_t *columns, const floa
   return true;
 }
 
-// Puts the columns of each row in ascending order, in place; rows that are so already are only looked at.
+// Puts the columns of each row in ascending order, in place; rows that are sorted already are only checked.
 void sort_rows(int64_t n_rows, const int64_t *offsets, int32_t *columns, float *values, int threads) {
   constexpr int64_t ROWS = 1024;  // of one task
   parallel_for((n_rows + ROWS - 1) / ROWS, threads, [&](int64_t task, int) {
-    std::vector<uint64_t> entries;  // a column in the upper half, so that it decides; its value in the lower
+    std::vector<uint64_t> entries;  // a column in the upper half, which determines the order; its value in the lower
     for (int64_t row = task * ROWS; row < std::min(n_rows, (task + 1) * ROWS); ++row) {
       int32_t *const first = columns + offsets[row], *const last = columns + offsets[row + 1];
       if (std::is_sorted(first, last)) continue;
@@ -58,7 +58,7 @@ void sort_rows(int64_t n_rows, const int64_t *offsets, int32_t *columns, float *
   });
 }
 
-// The other orientation; columns come out ascending within a row. False if a column is out of range.
+// The transposed matrix; columns ascend within a row. False if a column is out of range.
 bool transpose(int64_t n_rows, const int64_t *offsets, const int32_t *columns, const float *values, int64_t n_columns,
                int64_t *out_offsets, int32_t *out_columns, float *out_values) {
   for (int64_t column = 0; column <= n_columns; ++column) out_offsets[column] = 0;
@@ -86,7 +86,7 @@ void compress(Vector<const int32_t> rows, Vector<const int32_t> columns, Vector<
               Vector<int64_t> offsets, Vector<int32_t> out_columns, Vector<float> out_values) {
   const size_t n = rows.size();
   require(columns.size() == n && values.size() == n && out_columns.size() == n && out_values.size() == n,
-          "rows, columns, values and outputs: one a rating");
+          "rows, columns, values and outputs: one per rating");
   require(offsets.size() > 0, "offsets: one more than rows");
   bool fits;
   {
@@ -99,7 +99,7 @@ void compress(Vector<const int32_t> rows, Vector<const int32_t> columns, Vector<
 
 void sort_rows(Vector<const int64_t> offsets, Vector<int32_t> columns, Vector<float> values, int threads) {
   const size_t n = columns.size();
-  require(offsets.size() > 0 && values.size() == n, "offsets: one more than rows; values: one a rating");
+  require(offsets.size() > 0 && values.size() == n, "offsets: one more than rows; values: one per rating");
   require_offsets(offsets, offsets.size() - 1, n);
   require(within(columns.data(), n, 0, INT32_MAX), "columns: not negative");
   nb::gil_scoped_release release;
@@ -111,7 +111,8 @@ void transpose(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vec
   const size_t n = columns.size();
   require(offsets.size() > 0 && out_offsets.size() > 0, "offsets: one more than rows");
   require_offsets(offsets, offsets.size() - 1, n);
-  require(values.size() == n && out_columns.size() == n && out_values.size() == n, "values and outputs: one a rating");
+  require(values.size() == n && out_columns.size() == n && out_values.size() == n,
+          "values and outputs: one per rating");
   bool fits;
   {
     nb::gil_scoped_release release;

@@ -18,7 +18,7 @@ class SphereMemory {
       : single_(size_t(size * (size + sphere_vectors))), double_(size_t(size * (size + sphere_vectors))) {
     space = {single_.data(), single_.data() + size * size, double_.data(), double_.data() + size * size};
   }
-  SphereMemory(SphereMemory &&) = default;  // The pointers of `space` stay good: a moved vector keeps its memory.
+  SphereMemory(SphereMemory &&) = default;  // The pointers of `space` stay valid: a moved vector keeps its memory.
   SphereWorkspace<T> space{};
 
  private:
@@ -26,8 +26,8 @@ class SphereMemory {
   std::vector<double> double_;
 };
 
-// Returns -1, or the first row that did not stay finite. A row has a stream of its own: one thread and many give the
-// same bytes.
+// Returns -1, or the first row that did not stay finite. A row has its own stream: one thread and many give the same
+// bytes.
 template <class T>
 int64_t move_on_sphere(const SphereProblem<T> &problem, uint64_t key, int threads) {
   const SphereKernel<T> &kernel = sphere_kernel<T>();
@@ -67,16 +67,16 @@ int64_t move_on_sphere(Vector<const int64_t> offsets, Vector<const int32_t> colu
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   const size_t dimension = n_factors + (has_joint_bias ? 1 : 0);
   require_offsets(offsets, n_rows, n);
-  require(targets.size() == n && has_size(weights, n), "targets and weights: one a rating");
+  require(targets.size() == n && has_size(weights, n), "targets and weights: one per rating");
   require(n_factors > 0 && other.shape(1) == n_factors, "other: as many factors as out");
   require(has_size(other_bias, other.shape(0)) && has_size(other_weights, other.shape(0)),
-          "other_bias and other_weights: one a row of other");
+          "other_bias and other_weights: one per row of other");
   require(prior_linear.shape(1) == dimension && (prior_linear.shape(0) == 1 || prior_linear.shape(0) == n_rows),
-          "prior_linear: one row, or one a row of out, as wide as the sphere");
+          "prior_linear: one row, or one per row of out, as wide as the sphere");
   require(has_size(row_precision, n_rows) && has_size(prior_scale, n_rows) && has_size(out_bias, n_rows) &&
               has_size(squares, n_rows) && has_size(acceptance, n_rows) && has_size(energy_error, n_rows),
-          "row_precision, prior_scale, out_bias, squares, acceptance and energy_error: one a row");
-  require(!has_joint_bias || out_bias, "out_bias: needed where it is on the sphere");
+          "row_precision, prior_scale, out_bias, squares, acceptance and energy_error: one per row");
+  require(!has_joint_bias || out_bias, "out_bias: needed if it is on the sphere");
   require(target_scale > 0 && alpha > 0, "target_scale and alpha: above 0");
   require(radius > 0 && radius < HUGE_VAL, "radius: above 0, and finite");
   require(steps > 0 && step_size > 0, "steps and step_size: above 0");
@@ -125,7 +125,7 @@ void bind(nb::module_ &module) {
           "targets"_a,
           "other"_a,
           "prior_linear"_a,
-          "out"_a.noconvert(),
+          "out"_a,
           by_name_only,
           "radius"_a,
           "move"_a,

@@ -1,9 +1,9 @@
-// Rows on a sphere: the energy of a row once, then the point of least energy, or moves that leave exp(-energy) alone:
+// Rows on a sphere: the energy of a row once, then its minimum, or moves that leave exp(-energy) invariant:
 // geodesic Monte Carlo (Byrne and Girolami 2013), geodesic slices (Habeck et al. 2023), Metropolis with proposals from
 // a von Mises-Fisher distribution (Wood 1994).
 //
-// Energies and slopes are taken as differences from where a move starts: e(x + d) - e(x) = d.(g(x) + g(x + d)) / 2. Of
-// a row with many ratings the energy itself is so large that single precision could not tell such differences.
+// Energies and slopes are differences from the start of a move: e(x + d) - e(x) = d.(g(x) + g(x + d)) / 2. The energy
+// of a row with many ratings is so large that single precision could not resolve such differences.
 #include <cmath>
 #include <numbers>
 
@@ -19,7 +19,7 @@ namespace {
 
 int64_t padded_size(int64_t dimension) { return padded_factors<float>(dimension); }
 
-// A row's energy 1/2 x^T A x - b.x, and what it takes to get from there to bias and squared errors.
+// A row's energy 1/2 x^T A x - b.x, and what is needed to get bias and squared errors from it.
 template <class T>
 struct Energy {
   int64_t n, size;  // dimension of the sphere's space, and with padding
@@ -28,7 +28,7 @@ struct Energy {
   double radius;
 };
 
-// The bias given the row is normal with mean (pull - border.x) / precision; precision 0: there is none to be drawn.
+// The bias given the row is normal with mean (pull - border.x) / precision; precision 0: there is none.
 template <class T>
 struct Bias {
   const T *border;
@@ -61,14 +61,14 @@ TS_INLINE void slope(const Energy<T> &energy, const T *x, T *out) {
   for (int64_t d = 0; d < energy.n; ++d) out[d] -= energy.linear[d];
 }
 
-// Takes away what points outwards.
+// Removes the radial component.
 template <class T>
 TS_INLINE void project(const Energy<T> &energy, const T *TS_RESTRICT point, T *TS_RESTRICT vector) {
   const T outwards = T(inlined_dot(point, vector, energy.n) / (energy.radius * energy.radius));
   for (int64_t d = 0; d < energy.n; ++d) vector[d] -= outwards * point[d];
 }
 
-// Back to the sphere, which rounding has left.
+// Back to the sphere, after rounding.
 template <class T>
 TS_INLINE bool settle(const Energy<T> &energy, T *point) {
   const double length = std::sqrt(inlined_dot(point, point, energy.n));
@@ -116,8 +116,8 @@ TS_CALLED Bias<T> assemble(const SphereProblem<T> &problem, int64_t row, RowsWor
   return bias;
 }
 
-// How steep the energy is across its narrowest direction. It must not depend on where the row is: moves whose size did
-// would lean to where they are small.
+// How steep the energy is across its narrowest direction. It must not depend on the position of the row: moves whose
+// size did would favour places where they are small.
 template <class T>
 TS_INLINE double stiffness(const Energy<T> &energy, T *TS_RESTRICT other) {
   int64_t steepest = 0;
@@ -136,12 +136,12 @@ TS_CALLED void standard_normal(int64_t n, T *out, RandomStream &stream, const Ra
   for (int64_t d = 0; d < n; ++d) out[d] = T(normal(stream, tables));
 }
 
-// What a move has come to.
+// The result of a move.
 struct Moved {
   double acceptance, error;
 };
 
-// A trajectory of so many leapfrog steps, of which the middle one follows a great circle.
+// A trajectory of leapfrog steps, each of which follows a great circle in its middle part.
 template <class T>
 TS_CALLED Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_RESTRICT point,
                          T *TS_RESTRICT vectors, RandomStream &stream, const RandomTables &tables) {
@@ -153,7 +153,7 @@ TS_CALLED Moved geodesic(const Energy<T> &energy, int64_t steps, double step_siz
   project(energy, point, momentum);
   const double kinetic = inlined_dot(momentum, momentum, n), most = 1e3 * double(n);
   for (int64_t d = 0; d < n; ++d) now[d] = point[d], slopes[d] = first[d];
-  // Of a length that varies: a fixed one may bring some direction back to where it was.
+  // Of random length: with a fixed one some direction may be periodic.
   const int64_t length = steps / 2 + 1 + int64_t(uniform(stream) * double(steps));
   const T half = T(0.5 * step_size);
   double error = 0;
@@ -179,7 +179,7 @@ TS_CALLED Moved geodesic(const Energy<T> &energy, int64_t steps, double step_siz
     }
     project(energy, now, momentum);
     error = inlined_dot(change, moved, n) + 0.5 * (inlined_dot(momentum, momentum, n) - kinetic);
-    if (!(std::fabs(error) < most)) return {0, HUGE_VAL};  // A trajectory that has lost its way does not come back.
+    if (!(std::fabs(error) < most)) return {0, HUGE_VAL};  // A trajectory that has diverged does not come back.
   }
   const double chance = error > 0 ? std::exp(-error) : 1.0;
   if (error <= 0 || exponential(stream, tables) > error)
@@ -187,7 +187,8 @@ TS_CALLED Moved geodesic(const Energy<T> &energy, int64_t steps, double step_siz
   return {chance, error};
 }
 
-// Great circles in random directions, and on each a point of no more than a random energy above that of the last one.
+// Great circles in random directions, and on each a point whose energy exceeds that of the last one by at most a random
+// amount.
 template <class T>
 TS_CALLED Moved slice(const Energy<T> &energy, int64_t steps, T *TS_RESTRICT point, T *TS_RESTRICT vectors,
                       RandomStream &stream, const RandomTables &tables) {
@@ -207,7 +208,7 @@ TS_CALLED Moved slice(const Energy<T> &energy, int64_t steps, T *TS_RESTRICT poi
     const double above = exponential(stream, tables);
     if (!(std::fabs(along) + std::fabs(outwards) + std::fabs(points) + std::fabs(tangents) < HUGE_VAL))
       return {0, HUGE_VAL};
-    // The interval must be placed at random around the point: one centred there is not left the same by the way back.
+    // The interval must be placed at random around the point: one centred there would not be reversible.
     double high = turn * uniform(stream), low = high - turn, angle, cosine, sine;
     for (;;) {
       angle = low + (high - low) * uniform(stream);
@@ -225,8 +226,8 @@ TS_CALLED Moved slice(const Energy<T> &energy, int64_t steps, T *TS_RESTRICT poi
   return {1, 0};
 }
 
-// What the cosine of a draw of a von Mises-Fisher distribution and its mean direction lacks of 1 (Wood 1994): of a
-// narrow one the cosine itself would lose its digits.
+// 1 minus the cosine between a draw of a von Mises-Fisher distribution and its mean direction (Wood 1994): for a narrow
+// one the cosine itself would lose digits.
 TS_INLINE double lack_of_cosine(int64_t n, double concentration, RandomStream &stream, const RandomTables &tables) {
   const double m = double(n - 1), root = std::sqrt(4 * concentration * concentration + m * m);
   const double b = m / (2 * concentration + root), centre = 2 * b / (1 + b);
@@ -281,9 +282,9 @@ TS_CALLED bool factor_shifted(const Energy<T> &energy, double shift, double *TS_
   return factorize(factor, n, size, inverse_diagonal);
 }
 
-// The point of least energy: x = (A + shift)^-1 b with the shift, above minus the least eigenvalue of A, at which |x|
-// is the radius (More and Sorensen 1983). Where b has nothing in the direction of the least eigenvalue, x may be too
-// short for any such shift: then that direction makes up for it.
+// The minimum of the energy: x = (A + shift)^-1 b with the shift, above minus the smallest eigenvalue of A, at which
+// |x| is the radius (More and Sorensen 1983). If b has no component in the direction of the smallest eigenvalue, x may
+// be too short for any such shift: then that direction is added.
 template <class T>
 TS_CALLED bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &space) {
   const int64_t n = energy.n, size = energy.size;
@@ -297,7 +298,7 @@ TS_CALLED bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorksp
     largest += std::fabs(value);
   }
   if (!(largest < HUGE_VAL) || !(pull < HUGE_VAL)) return false;
-  if (largest == 0 && pull == 0) return true;  // nothing is known: every point is as good
+  if (largest == 0 && pull == 0) return true;  // no information: all points are equally good
   const double unit = largest + pull / radius, tiny = 1e-13 * unit;
   double low = -least_diagonal, high = pull / radius + tiny, shift = high, length = 0;
   bool is_known = false;  // whether `best` is of the shift `high`
@@ -337,7 +338,8 @@ TS_CALLED bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorksp
   if (!is_known) return false;
   length = std::sqrt(inlined_dot(best, best, n));
   if (length < radius * (1 - 1e-6)) {
-    // Inverse iteration towards the least eigenvalue, from where the row is: any start will do that leans to it.
+    // Inverse iteration towards the smallest eigenvalue, from the current row: any start that is not orthogonal to it
+    // will do.
     if (!factor_shifted(energy, high, factor, inverse)) return false;
     for (int64_t d = 0; d < n; ++d) x[d] = double(point[d]) + radius * (0.1 + 0.01 * double(d % 7));
     for (int step = 0; step < 4; ++step) {
@@ -379,9 +381,9 @@ bool moved_row(const SphereProblem<T> &problem, const Energy<T> &energy, T *poin
   if (problem.move == SphereMove::least) return least(energy, point, space);
   T *vectors = space.vectors + 2 * energy.size;
   const double steep = problem.move == SphereMove::slice ? 1.0 : stiffness(energy, vectors);
-  // Where nothing is known, a step goes as far as a whole turn would.
+  // Without information, a step is a full turn.
   const double narrow = 1 / (std::sqrt(steep) + 1 / energy.radius);
-  constexpr double least_narrow = 1e-12;  // of the radius: below that, or NaN, numbers have no digits left
+  constexpr double least_narrow = 1e-12;  // of the radius: below that, or NaN, no digits are left
   if (!(narrow > least_narrow * energy.radius)) return false;
   if (problem.move == SphereMove::geodesic)
     moved = geodesic(energy, problem.steps, problem.step_size * narrow, point, vectors, stream, tables);
@@ -391,11 +393,11 @@ bool moved_row(const SphereProblem<T> &problem, const Energy<T> &energy, T *poin
     const double spread = problem.step_size * narrow / energy.radius;
     moved = metropolis(energy, problem.steps, 1 / (spread * spread), point, vectors, stream, tables);
   }
-  // Trajectories may go astray, and are refused; the others only ever meet numbers that are none.
+  // Trajectories may diverge, and are rejected; other moves fail only for NaN.
   return problem.move == SphereMove::geodesic || moved.error < HUGE_VAL;
 }
 
-// sum_k w_k (y_k - x.v_k - c)^2, from A and b and what they are made of.
+// sum_k w_k (y_k - x.v_k - c)^2, from A and b and their parts.
 template <class T>
 TS_CALLED double squared_errors(const SphereProblem<T> &problem, int64_t row, const Energy<T> &energy,
                                 const Bias<T> &bias, const RowsWorkspace<T> &sums, const T *point, double drawn,
@@ -408,7 +410,7 @@ TS_CALLED double squared_errors(const SphereProblem<T> &problem, int64_t row, co
   for (int64_t d = 0; d < energy.n; ++d)
     twice += double(point[d]) * (double(other[d]) - 2 * (double(energy.linear[d]) - double(prior[d])));
   if (bias.precision > 0) {
-    // With the bias integrated out, the energy lacks what is explained by it.
+    // With the bias integrated out, the energy lacks the part explained by it.
     const double across = inlined_dot(bias.border, point, rows.n_factors), pull = bias.pull - bias.prior_pull;
     const double shared = across / bias.precision;
     twice += shared * (across - 2 * bias.pull);

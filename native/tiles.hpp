@@ -1,4 +1,4 @@
-// Products of matrices in register tiles: what the row kernel and the moments spend their time in. For kernel files
+// Products of matrices in register tiles: where the row kernel and the moments spend their time. For kernel files
 // only: everything here belongs to one instruction set.
 #pragma once
 
@@ -72,7 +72,7 @@ TS_INLINE int64_t whole_groups(int64_t n_factors) {
 
 // out += left^T right, which is symmetric, for n_factors of `size` rows and columns: of the whole groups the upper
 // triangle, where a group with one register of columns is one tile; of the rows after them everything, since a few rows
-// cost less than a register of columns that is mostly padding. What lies above those rows is left out: see mirror().
+// cost less than a register of columns that is mostly padding. The part above those rows is left out: see mirror().
 template <class T>
 TS_INLINE void inlined_triangle(int64_t n, const T *left, const T *right, int64_t n_factors, int64_t size, T *out) {
   constexpr int width = width_of<T>;

@@ -10,6 +10,12 @@ namespace tastespace {
 namespace topn {
 namespace {
 
+// As many queries per thread as make memory reads rare, as long as every thread has some.
+int64_t queries_at_once(int64_t n_queries, int threads) {
+  const int64_t groups = n_queries / (tastespace::scan_queries * std::max(threads, 1));
+  return tastespace::scan_queries * std::clamp<int64_t>(groups, 1, tastespace::scan_groups);
+}
+
 void scan(Vector<const float> panels, Matrix<const float> queries, int64_t n_items, Matrix<int32_t> out_items,
           Matrix<float> out_scores, OptionalVector<const int64_t> excluded_offsets,
           OptionalVector<const int32_t> excluded, OptionalVector<const uint8_t> allowed, int threads) {
@@ -23,8 +29,8 @@ void scan(Vector<const float> panels, Matrix<const float> queries, int64_t n_ite
           "panels: items in panels of the queries' dimension");
   require(out_items.shape(0) == size_t(n_queries) && out_scores.shape(0) == size_t(n_queries) &&
               out_scores.shape(1) == size_t(problem.k) && problem.k > 0,
-          "out: one row of k a query");
-  require(has_size(allowed, size_t(n_items)), "allowed: one an item");
+          "out: one row of k per query");
+  require(has_size(allowed, size_t(n_items)), "allowed: one per item");
   require_excluded(excluded_offsets, excluded, n_queries);
   problem.panels = panels.data();
   problem.queries = queries.data();
@@ -35,9 +41,39 @@ void scan(Vector<const float> panels, Matrix<const float> queries, int64_t n_ite
   problem.out_scores = out_scores.data();
   const auto search = tastespace::table().scan.search;
   nb::gil_scoped_release release;
-  constexpr int64_t share = tastespace::scan_queries;
+  const int64_t share = queries_at_once(n_queries, threads);
   tastespace::parallel_for((n_queries + share - 1) / share, threads, [&](int64_t task, int) {
     search(problem, task * share, std::min(share, n_queries - task * share));
+  });
+}
+
+void scan_moments(Vector<const float> panels, Array<const float, 3> queries, int64_t n_items,
+                  Matrix<const float> offsets, Matrix<const float> weights, Matrix<float> out_means,
+                  Matrix<float> out_squares, int threads) {
+  const int64_t n_queries = int64_t(queries.shape(0));
+  tastespace::MomentsProblem problem;
+  problem.n_items = n_items;
+  problem.n_draws = int64_t(queries.shape(1));
+  problem.width = int64_t(queries.shape(2));
+  const int64_t n_panels = (n_items + tastespace::scan_panel - 1) / tastespace::scan_panel;
+  require(n_items >= 0 && int64_t(panels.size()) == n_panels * problem.n_draws * problem.width * tastespace::scan_panel,
+          "panels: items in panels of the queries' draws");
+  for (const auto &given : {offsets, weights})
+    require(given.shape(0) == size_t(n_queries) && given.shape(1) == queries.shape(1),
+            "offsets and weights: one per query and draw");
+  for (const auto &out : {out_means, out_squares})
+    require(out.shape(0) == size_t(n_queries) && out.shape(1) == size_t(n_items), "out: one per query and item");
+  problem.panels = panels.data();
+  problem.queries = queries.data();
+  problem.offsets = offsets.data();
+  problem.weights = weights.data();
+  problem.out_means = out_means.data();
+  problem.out_squares = out_squares.data();
+  const auto moments = tastespace::table().scan.moments;
+  nb::gil_scoped_release release;
+  const int64_t share = queries_at_once(n_queries, threads);
+  tastespace::parallel_for((n_queries + share - 1) / share, threads, [&](int64_t task, int) {
+    moments(problem, task * share, std::min(share, n_queries - task * share));
   });
 }
 
@@ -52,7 +88,7 @@ void rank_candidates(Matrix<const float> vectors, Matrix<const float> queries, V
   require(vectors.shape(1) == queries.shape(1), "vectors: of the queries' dimension");
   require(out_items.shape(0) == size_t(n_queries) && out_scores.shape(0) == size_t(n_queries) &&
               out_scores.shape(1) == size_t(problem.k) && problem.k > 0,
-          "out: one row of k a query");
+          "out: one row of k per query");
   require(within(candidates.data(), candidates.size(), -1, int64_t(vectors.shape(0))), "candidates: rows of vectors");
   if (candidate_offsets) require_offsets(*candidate_offsets, size_t(n_queries), candidates.size());
   require_excluded(excluded_offsets, excluded, n_queries);
@@ -75,8 +111,8 @@ void rank_candidates(Matrix<const float> vectors, Matrix<const float> queries, V
 
 void project(Matrix<const float> queries, Matrix<const float> matrix, Matrix<float> out, int threads) {
   const int64_t n_queries = int64_t(queries.shape(0)), n = int64_t(queries.shape(1)), n_out = int64_t(matrix.shape(1));
-  require(matrix.shape(0) == size_t(n), "matrix: one row a coordinate of the queries");
-  require(out.shape(0) == size_t(n_queries) && out.shape(1) == size_t(n_out), "out: one row a query");
+  require(matrix.shape(0) == size_t(n), "matrix: one row per coordinate of the queries");
+  require(out.shape(0) == size_t(n_queries) && out.shape(1) == size_t(n_out), "out: one row per query");
   const auto kernel = tastespace::table().candidates.project;
   nb::gil_scoped_release release;
   constexpr int64_t share = 16;
@@ -86,8 +122,8 @@ void project(Matrix<const float> queries, Matrix<const float> matrix, Matrix<flo
   });
 }
 
-// The rows of the flags that are set, as long as they have room; -1 where there are more. Most flags are not set: eight
-// at once are passed over.
+// The rows of the flags that are set, as long as there is room; -1 if there are more. Most flags are not set: eight at
+// once are skipped.
 int64_t set_rows(Vector<const uint8_t> flags, Vector<int32_t> out) {
   const int64_t n = int64_t(flags.size()), room = int64_t(out.size());
   const uint8_t *flag = flags.data();
@@ -128,14 +164,13 @@ void search_cells(Vector<const float> centres, Vector<const int64_t> first_panel
     require(first_panels.data()[cell] <= first_panels.data()[cell + 1], "first_panels: ascending");
   require(int64_t(panels.size()) == n_panels * problem.n_dimensions * scan_panel,
           "panels: items in panels of the queries' dimension");
-  // That members are rows of items is looked at when they are made or read: a search has no time to look at all of
-  // them.
-  require(int64_t(members.size()) == n_panels * scan_panel, "members: one a place");
+  // That members are rows of items is checked when they are made or read: a search has no time for it.
+  require(int64_t(members.size()) == n_panels * scan_panel, "members: one per place");
   require(probes > 0 && probes <= problem.n_cells, "probes: from 1 to the number of cells");
   require(out_items.shape(0) == size_t(n_queries) && out_scores.shape(0) == size_t(n_queries) &&
               out_scores.shape(1) == size_t(problem.k) && problem.k > 0,
-          "out: one row of k a query");
-  require(has_size(allowed, size_t(n_items)), "allowed: one an item");
+          "out: one row of k per query");
+  require(has_size(allowed, size_t(n_items)), "allowed: one per item");
   require_excluded(excluded_offsets, excluded, n_queries);
   problem.probes = probes;
   problem.centres = centres.data();
@@ -166,18 +201,22 @@ void bind(nb::module_ &module) {
          {"panels"_a, "queries"_a, "n_items"_a, "out_items"_a, "out_scores"_a, "excluded_offsets"_a = none,
           "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
          "The k best items of every query by inner product, best first.");
+  define(module, "scan_moments", &scan_moments,
+         {"panels"_a, "queries"_a, "n_items"_a, "offsets"_a, "weights"_a, "out_means"_a, "out_squares"_a, by_name_only,
+          "threads"_a = 1},
+         "The mean over draws of the score of every item, and that of its square.");
   define(module, "rank_candidates", &rank_candidates,
-         {"vectors"_a, "queries"_a, "candidates"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only,
+         {"vectors"_a, "queries"_a, "candidates"_a, "out_items"_a, "out_scores"_a, by_name_only,
           "candidate_offsets"_a = none, "excluded_offsets"_a = none, "excluded"_a = none, "threads"_a = 1},
          "The best of each query's candidates by inner product.");
-  define(module, "set_rows", &set_rows, {"flags"_a, "out"_a.noconvert()},
-         "Fill out with the rows of the flags that are set; how many there are, or -1 if they have no room.");
-  define(module, "project", &project, {"queries"_a, "matrix"_a, "out"_a.noconvert(), by_name_only, "threads"_a = 1},
-         "Queries times a matrix: each row the same, whatever the rows beside it.");
+  define(module, "set_rows", &set_rows, {"flags"_a, "out"_a},
+         "Fill out with the rows of the flags that are set; returns their number, or -1 if there is no room.");
+  define(module, "project", &project, {"queries"_a, "matrix"_a, "out"_a, by_name_only, "threads"_a = 1},
+         "Queries times a matrix: each row is independent of the others.");
   define(module, "search_cells", &search_cells,
-         {"centres"_a, "first_panels"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "probes"_a,
-          "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only, "excluded_offsets"_a = none,
-          "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+         {"centres"_a, "first_panels"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "probes"_a, "out_items"_a,
+          "out_scores"_a, by_name_only, "excluded_offsets"_a = none, "excluded"_a = none, "allowed"_a = none,
+          "threads"_a = 1},
          "The best items of the best cells of each query.");
 }
 

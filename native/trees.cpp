@@ -1,4 +1,4 @@
-// Trees of items: the binding of their growth and of the searches in them.
+// Trees of items: the binding of growing and searching them.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace tastespace {
 namespace trees {
 namespace {
 
-// Memory of a thread, kept from one search to the next: a search of one query is shorter than an allocation of much.
+// Memory of a thread, kept from one search to the next: a search of one query is shorter than a large allocation.
 class Memory {
  public:
   TreesWorkspace workspace(int64_t n_dimensions, int64_t n_nodes, int64_t n_items) {
@@ -56,11 +56,11 @@ void fill_leaves(LeavesProblem &problem, Vector<const float> panels, Vector<cons
   problem.budget = budget;
   require(n_items > 0 && n_items <= INT32_MAX && budget > 0, "n_items and budget: above 0");
   require(members.size() % scan_panel == 0 && panels.size() == members.size() * size_t(problem.n_dimensions),
-          "panels: items in panels of the queries' dimension; members: one a place");
+          "panels: items in panels of the queries' dimension; members: one per place");
   require(out_items.shape(0) == n_queries && out_scores.shape(0) == n_queries &&
               out_scores.shape(1) == out_items.shape(1) && problem.k > 0,
-          "out: one row of k a query");
-  require(has_size(allowed, size_t(n_items)), "allowed: one an item");
+          "out: one row of k per query");
+  require(has_size(allowed, size_t(n_items)), "allowed: one per item");
   require_excluded(excluded_offsets, excluded, int64_t(n_queries));
   problem.panels = panels.data();
   problem.members = members.data();
@@ -83,9 +83,9 @@ void search_forest(Vector<const int32_t> branches, Matrix<const int32_t> dimensi
   problem.n_trees = int64_t(dimensions.shape(0));
   problem.n_nodes = int64_t(branches.size());
   const int64_t total = problem.n_trees * problem.n_nodes, n_leaves = (problem.n_nodes + 1) / 2;
-  require(problem.n_trees > 0 && total <= INT32_MAX, "dimensions: one row a tree");
+  require(problem.n_trees > 0 && total <= INT32_MAX, "dimensions: one row per tree");
   require(int64_t(dimensions.size()) == total && int64_t(thresholds.size()) == total,
-          "dimensions and thresholds: one a node");
+          "dimensions and thresholds: one per node");
   require(leaf_size > 0 && leaf_size % scan_panel == 0, "leaf_size: panels");
   problem.leaf_panels = leaf_size / scan_panel;
   problem.tree_panels = n_leaves * problem.leaf_panels;
@@ -117,7 +117,7 @@ void search_clusters(Matrix<const int32_t> nodes, Vector<const float> centres, V
 }
 
 void shape_tree(Vector<int32_t> branches) {
-  require(branches.size() % 2 == 1 && branches.size() < size_t(INT32_MAX), "branches: one a node, an odd number");
+  require(branches.size() % 2 == 1 && branches.size() < size_t(INT32_MAX), "branches: one per node, an odd number");
   tastespace::shape_tree(0, 0, (int64_t(branches.size()) + 1) / 2, branches.data());
 }
 
@@ -136,7 +136,7 @@ void grow_forest(Matrix<const float> points, int64_t leaf_size, int64_t candidat
   require(int64_t(members.shape(1)) == n_leaves * leaf_size, "members: full leaves");
   require(int64_t(dimensions.shape(0)) == n_trees && int64_t(thresholds.shape(0)) == n_trees &&
               int64_t(dimensions.shape(1)) == 2 * n_leaves - 1 && thresholds.shape(1) == dimensions.shape(1),
-          "dimensions and thresholds: one a node of each tree");
+          "dimensions and thresholds: one per node of each tree");
   nb::gil_scoped_release release;
   tastespace::grow_forest(growth, n_trees, 2 * n_leaves - 1, n_leaves * leaf_size, members.data(), dimensions.data(),
                           thresholds.data(), threads);
@@ -148,19 +148,19 @@ void split_groups(Matrix<const float> points, Vector<const int64_t> begins, Vect
   const size_t n_dimensions = points.shape(1), n_parts = sizes.size();
   require(n_dimensions > 1, "points: with a last coordinate of 1");
   const size_t n_groups = begins.size();
-  require(ends.size() == n_groups && parts.size() == n_groups + 1, "begins, ends and parts: one a group");
+  require(ends.size() == n_groups && parts.size() == n_groups + 1, "begins, ends and parts: one per group");
   const int64_t *part = parts.data();
   require(part[0] == 0 && part[n_groups] == int64_t(n_parts), "parts: from 0 to the number of parts");
   int64_t place = 0;
   for (size_t group = 0; group < n_groups; ++group) {
     const int64_t begin = begins.data()[group], end = ends.data()[group];
-    require(begin >= place && end <= int64_t(order.size()), "begins and ends: places of order, one behind the other");
+    require(begin >= place && end <= int64_t(order.size()), "begins and ends: places of order, one after the other");
     require(part[group] < part[group + 1] && end - begin >= part[group + 1] - part[group],
-            "parts: at least one a group, no more than its points");
-    require(part[group + 1] - part[group] < 1 << 24, "parts: below 2^24 a group");
+            "parts: at least one per group, no more than its points");
+    require(part[group + 1] - part[group] < 1 << 24, "parts: below 2^24 per group");
     place = end;
   }
-  require(centres.shape(0) == n_parts && centres.shape(1) + 1 == n_dimensions, "centres: one a part");
+  require(centres.shape(0) == n_parts && centres.shape(1) + 1 == n_dimensions, "centres: one per part");
   require(within(order.data(), order.size(), 0, int64_t(points.shape(0))), "order: rows of points");
   tastespace::Splitting splitting;
   splitting.n_dimensions = int64_t(n_dimensions);
@@ -183,22 +183,22 @@ void split_groups(Matrix<const float> points, Vector<const int64_t> begins, Vect
 void bind(nb::module_ &module) {
   define(module, "search_forest", &search_forest,
          {"branches"_a, "dimensions"_a, "thresholds"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "budget"_a,
-          "leaf_size"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only,
-          "excluded_offsets"_a = none, "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+          "leaf_size"_a, "out_items"_a, "out_scores"_a, by_name_only, "excluded_offsets"_a = none, "excluded"_a = none,
+          "allowed"_a = none, "threads"_a = 1},
          "The best items of the leaves nearest to each query.");
   define(module, "search_clusters", &search_clusters,
-         {"nodes"_a, "centres"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "budget"_a,
-          "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only, "excluded_offsets"_a = none,
-          "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+         {"nodes"_a, "centres"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "budget"_a, "out_items"_a,
+          "out_scores"_a, by_name_only, "excluded_offsets"_a = none, "excluded"_a = none, "allowed"_a = none,
+          "threads"_a = 1},
          "The best items of the clusters nearest to each query.");
-  define(module, "shape_tree", &shape_tree, {"branches"_a.noconvert()}, "The right child of each node, or -1 - leaf.");
+  define(module, "shape_tree", &shape_tree, {"branches"_a}, "The right child of each node, or -1 - leaf.");
   define(module, "grow_forest", &grow_forest,
-         {"points"_a, "leaf_size"_a, "candidates"_a, "key"_a, "members"_a.noconvert(), "dimensions"_a.noconvert(),
-          "thresholds"_a.noconvert(), by_name_only, "threads"_a = 1},
-         "Randomised k-d trees over points, one a row of the outputs.");
+         {"points"_a, "leaf_size"_a, "candidates"_a, "key"_a, "members"_a, "dimensions"_a, "thresholds"_a, by_name_only,
+          "threads"_a = 1},
+         "Randomised k-d trees over points, one per row of the outputs.");
   define(module, "split_groups", &split_groups,
-         {"points"_a, "begins"_a, "ends"_a, "parts"_a, "iterations"_a, "by_order"_a, "key"_a, "order"_a.noconvert(),
-          "centres"_a.noconvert(), "sizes"_a.noconvert(), by_name_only, "threads"_a = 1},
+         {"points"_a, "begins"_a, "ends"_a, "parts"_a, "iterations"_a, "by_order"_a, "key"_a, "order"_a, "centres"_a,
+          "sizes"_a, by_name_only, "threads"_a = 1},
          "Split groups of points into parts by k-means; order comes back part by part.");
 }
 

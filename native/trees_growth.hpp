@@ -1,5 +1,5 @@
-// Growing of randomised k-d trees: every node splits its items at the median of one of the dimensions they differ in
-// most, drawn by chance, so that trees differ.
+// Growing of randomised k-d trees: every node splits its items at the median of a random one of the dimensions with
+// most variance, so that trees differ.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@ struct ForestGrowth {
   uint64_t key = 0;
 };
 
-// The shape of every tree over so many leaves: the right child of each node, or -1 - leaf. The left child follows it.
+// The shape of every tree over this number of leaves: the right child of each node, or -1 - leaf. The left child
+// follows it.
 inline void shape_tree(int64_t node, int64_t first_leaf, int64_t n_leaves, int32_t *branches) {
   if (n_leaves == 1) {
     branches[node] = int32_t(-1 - first_leaf);
@@ -56,7 +57,7 @@ class TreeGrowth {
     const int32_t dimension = drawn_dimension(begin, end);
     for (int64_t i = begin; i < end; ++i)
       pairs_[size_t(i)] = {growth_.points[int64_t(order_[i]) * growth_.n_dimensions + dimension], order_[i]};
-    // By value and, at the same value, by item: so items that are all the same split as well.
+    // By value and, at the same value, by item, so that equal items split as well.
     std::nth_element(pairs_.begin() + begin, pairs_.begin() + middle, pairs_.begin() + end);
     for (int64_t i = begin; i < end; ++i) order_[i] = pairs_[size_t(i)].second;
     dimensions_[node] = dimension;
@@ -66,7 +67,8 @@ class TreeGrowth {
   }
 
  private:
-  // One of the few dimensions of highest variance, by some of the items; never one without any if others have.
+  // One of the few dimensions of highest variance, estimated from some of the items; never one without variance if
+  // others have some.
   int32_t drawn_dimension(int64_t begin, int64_t end) {
     constexpr int64_t sample = 256;
     const int64_t n = std::min(sample, end - begin), n_dimensions = growth_.n_dimensions;
@@ -79,7 +81,7 @@ class TreeGrowth {
       }
     }
     for (size_t d = 0; d < size_t(n_dimensions); ++d)
-      variances_[d] = {sums[d] / double(n) * sums[d] - squares[d], int32_t(d)};  // less the variance: highest first
+      variances_[d] = {sums[d] / double(n) * sums[d] - squares[d], int32_t(d)};  // minus the variance: highest first
     const int64_t few = std::min(growth_.candidates, n_dimensions);
     std::partial_sort(variances_.begin(), variances_.begin() + few, variances_.end());
     int64_t differing = 1;
@@ -95,7 +97,7 @@ class TreeGrowth {
   std::vector<std::pair<double, int32_t>> variances_;
 };
 
-// One tree a row of each output.
+// One tree per row of each output.
 inline void grow_forest(const ForestGrowth &growth, int64_t n_trees, int64_t n_nodes, int64_t n_places,
                         int32_t *members, int32_t *dimensions, float *thresholds, int threads) {
   const int64_t n_leaves = (growth.n_items + growth.leaf_size - 1) / growth.leaf_size;
@@ -113,14 +115,14 @@ struct Splitting {
   int64_t n_dimensions = 0;       // with the last coordinate of all points, which is 1
   const float *points = nullptr;  // n_points x n_dimensions
   int64_t iterations = 0;
-  bool by_order = false;  // in equal parts as they come, for points that k-means would not part
+  bool by_order = false;  // equal parts in order, for points that k-means would not separate
   uint64_t key = 0;
   const int64_t *begins = nullptr;  // n_groups: the first place of a group's points
-  const int64_t *ends = nullptr;    // n_groups: the place behind them
+  const int64_t *ends = nullptr;    // n_groups: the place after them
   const int64_t *parts = nullptr;   // n_groups + 1: places of its parts
   int32_t *order = nullptr;         // rows of points, group by group; on return part by part
-  float *centres = nullptr;         // one a part, n_dimensions - 1 each
-  int64_t *sizes = nullptr;         // one a part; 0 where there are fewer
+  float *centres = nullptr;         // one per part, n_dimensions - 1 each
+  int64_t *sizes = nullptr;         // one per part; 0 where there are fewer
 };
 
 class GroupSplitting {
@@ -151,7 +153,7 @@ class GroupSplitting {
   }
 
  private:
-  // Lloyd's iterations on a sample, then every point to its nearest centre; false where all of them have the same one.
+  // Lloyd's iterations on a sample, then every point to its nearest centre; false if all of them have the same one.
   bool split_by_means() {
     constexpr int64_t sample_a_part = 256;
     const std::vector<int32_t> sample = drawn(rows_, n_points_, std::min(n_points_, sample_a_part * n_parts_));
@@ -168,7 +170,7 @@ class GroupSplitting {
     return std::any_of(labels_.begin(), labels_.end(), [&](int32_t label) { return label != labels_[0]; });
   }
 
-  // One at random of each of so many equal stretches.
+  // A random one of each of several equal stretches.
   std::vector<int32_t> drawn(const int32_t *rows, int64_t n, int64_t wanted) {
     std::vector<int32_t> chosen(static_cast<size_t>(wanted));
     for (int64_t i = 0; i < wanted; ++i) {
@@ -204,7 +206,7 @@ class GroupSplitting {
     });
   }
 
-  // Every centre to the mean of its points; one without any stays.
+  // Moves every centre to the mean of its points; one without points stays.
   void move_centres(const int32_t *rows, int64_t n) {
     const int64_t n_dimensions = splitting_.n_dimensions;
     std::vector<double> sums(size_t(n_parts_ * n_dimensions), 0.0);

@@ -1,4 +1,4 @@
-// Best-bin-first: down to the nearest leaf, what was passed by on the way into a queue, then on from its best.
+// Best-bin-first: down to the nearest leaf, branches not taken go into a queue, then on from its best.
 #include <cmath>
 #include <cstring>
 
@@ -9,13 +9,13 @@
 namespace tastespace::TS_ISA::trees {
 namespace {
 
-// Branches by how near they are, the best on top, of two as near the lower node: one number a branch, the key in its
-// upper half, so that one comparison orders them.
+// Branches by distance, the nearest on top, ties by the lower node: one number per branch, with the key in its upper
+// half, so that one comparison orders them.
 struct Queue {
   uint64_t *entries;
   int64_t size;
 
-  // Floats as integers in the same order: the bits of negative ones are turned round.
+  // Floats as integers in the same order: the bits of negative ones are inverted.
   TS_INLINE static uint64_t entry(float key, int32_t node) {
     uint32_t bits;
     std::memcpy(&bits, &key, sizeof bits);
@@ -54,7 +54,7 @@ struct Queue {
   }
 };
 
-// One search: the best found so far, and how many items were looked at for it.
+// One search: the best found so far, and the number of items scored.
 struct Search {
   const LeavesProblem &problem;
   TreesWorkspace &space;
@@ -62,7 +62,7 @@ struct Search {
   Heap found;
   Queue queue;
   int64_t wanted, looked, n_looked;
-  bool once;  // an item may be met again, or not be found at all: seen tells
+  bool once;  // an item may be met again, or be excluded: see `seen`
 
   Search(const LeavesProblem &problem, int64_t row, TreesWorkspace &space, bool meets_again)
       : problem(problem),
@@ -114,7 +114,7 @@ struct Search {
     looked += n;
   }
 
-  // Where an item counts only once, or not at all. Whether it was seen cannot be predicted: no branch depends on it.
+  // For items that count only once, or not at all. Whether one was seen cannot be predicted: no branch depends on it.
   TS_INLINE void look_once(int64_t first, int64_t last, int64_t end) {
     each_panel(problem.panels, query, problem.n_dimensions, first, last,
                [&](const float *scores, int64_t place, int64_t size) {
@@ -164,7 +164,7 @@ TS_CALLED void descend(const ForestProblem &problem, Search &search, int64_t tre
 
 void search_forest(const ForestProblem &problem, int64_t row, TreesWorkspace &space) {
   Search search(problem, row, space, problem.n_trees > 1);
-  space.point[problem.n_dimensions] = 0;  // where items are lifted, the query is not
+  space.point[problem.n_dimensions] = 0;  // the query is not lifted
   for (int64_t tree = 0; tree < problem.n_trees && !search.is_done(); ++tree) descend(problem, search, tree, 0, 0);
   while (!search.is_done() && search.queue.size > 0) {
     const uint64_t best = search.queue.pop();
@@ -174,7 +174,7 @@ void search_forest(const ForestProblem &problem, int64_t row, TreesWorkspace &sp
   search.finish();
 }
 
-// The nearest child of a node; the others wait in the queue.
+// The nearest child of a node; the others go into the queue.
 TS_INLINE int32_t nearest_child(const ClusterTreeProblem &problem, Search &search, ClusterNode parent) {
   const int64_t last = parent.first + (parent.n + scan_panel - 1) / scan_panel;
   const int64_t end = parent.first * scan_panel + parent.n;
@@ -203,7 +203,7 @@ void search_clusters(const ClusterTreeProblem &problem, int64_t row, TreesWorksp
   search.finish();
 }
 
-// The nearest centre so far of each of a panel of points, a lane each, as a float: a whole number below 2^24.
+// The nearest centre so far of each of a panel of points, one lane each, as a float: a whole number below 2^24.
 struct Nearest {
   Lanes<float> scores[registers], centres[registers];
 };

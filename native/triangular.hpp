@@ -15,15 +15,15 @@ namespace {
 // Rows of the factorization that are finished together: more would wait longer for their square roots.
 constexpr int panel_rows = 4;
 
-// Upper triangular U with U^T U = matrix, in place, a panel of rows at a time; 1/diagonal beside it. What stands left
-// of the diagonal in the register that holds it is carried along and never read.
+// Upper triangular U with U^T U = matrix, in place, a panel of rows at a time; 1/diagonal beside it. Values left of the
+// diagonal in its register are carried along and never read.
 template <class T>
 TS_CALLED bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size, T *TS_RESTRICT inverse_diagonal) {
   constexpr int width = width_of<T>;
   constexpr int rows = panel_rows;
   for (int64_t k = 0; k < n_factors; k += rows) {
     T *panel = matrix + k * size;
-    // What the rows above explain: the same tiles as the Gram matrix, with the other sign.
+    // Subtracts the part explained by the rows above: the same tiles as the Gram matrix, with the other sign.
     strip<T, -1, rows>(k, matrix + k, size, matrix, size, panel, k / width, size / width);
     // The block on the diagonal first, in scalars: its chain of square roots waits for no register to be stored.
     T block[rows][rows], inverse[rows];

@@ -12,7 +12,7 @@ namespace {
 template <class T>
 class VariationalMemory {
  public:
-  // `longest` is the most ratings of a row where coordinates are moved, 0 elsewhere.
+  // `longest` is the maximum number of ratings of a row if coordinates are moved, else 0.
   VariationalMemory(const VariationalProblem<T> &problem, bool full, int64_t longest) {
     const int64_t width = problem.width, record = record_size(width, full);
     const int64_t size = variational_kernel<T>().padded(width), square = full ? size * size : 0;
@@ -133,7 +133,7 @@ int64_t variational_rows(const VariationalProblem<T> &problem, int threads) {
   const int64_t *offsets = problem.offsets;
   FirstFailure failure(problem.n_rows);
   huge_variational_rows(problem, threads, failure);
-  // A row is factored and inverted, which takes about as long as so many ratings.
+  // Factoring and inverting a row takes about as long as this many ratings.
   const std::vector<int64_t> starts =
       variational_blocks(problem.n_rows, offsets, 2 * problem.width, rows_piece, threads);
   std::vector<VariationalMemory<T>> memories;
@@ -150,7 +150,7 @@ int64_t variational_rows(const VariationalProblem<T> &problem, int threads) {
   return failure.first();
 }
 
-// Moves every coordinate of every row once. No row is so long that it would have to be split: a rating costs little.
+// Moves every coordinate of every row once. Rows are never split: a rating costs little.
 template <class T>
 int64_t variational_coordinates(const VariationalProblem<T> &problem, int threads) {
   const VariationalKernel<T> &kernel = variational_kernel<T>();
@@ -176,7 +176,7 @@ namespace {
 template <class T>
 using OptionalCube = std::optional<Array<T, 3>>;
 
-// What both ways of moving rows take.
+// The arguments of both ways of moving rows.
 template <class T>
 tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offsets, const Vector<const int32_t> &columns,
                                              const Vector<const T> &targets, const Matrix<const T> &other,
@@ -189,7 +189,7 @@ tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offset
   const size_t n_factors = prior_linear.size(), n = columns.size();
   require(offsets.size() > 0, "offsets: one more than rows");
   require_offsets(offsets, offsets.size() - 1, n);
-  require(targets.size() == n, "targets: one a rating");
+  require(targets.size() == n, "targets: one per rating");
   require(n_factors > 0 && prior_precision.shape(0) == n_factors && prior_precision.shape(1) == n_factors,
           "prior_precision: factors x factors");
   require(alpha > 0 && std::isfinite(alpha), "alpha: above 0, finite");
@@ -213,7 +213,7 @@ tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offset
   problem.bias_linear = bias_linear;
   problem.alpha = alpha;
   require(has_size(row_centre, size_t(problem.width)) && has_size(column_centre, size_t(problem.width)),
-          "row_centre and column_centre: the numbers of a row");
+          "row_centre and column_centre: as many numbers as a row");
   problem.row_centre = pointer(row_centre);
   problem.column_centre = pointer(column_centre);
   return problem;
@@ -236,13 +236,13 @@ int64_t variational_rows(Vector<const int64_t> offsets, Vector<const int32_t> co
                                bias_linear, alpha, target_offset, target_scale, row_centre, column_centre);
   const int64_t n_rows = problem.n_rows, width = problem.width;
   require(has_shape(means, n_rows, width), "means: rows x width");
-  require(has_shape(records, n_rows, record_size(width, true)), "records: one a row");
+  require(has_shape(records, n_rows, record_size(width, true)), "records: one per row");
   require(has_shape(covariances, n_rows, diagonal ? width : width * (width + 1) / 2),
-          "covariances: a triangle a row, or a diagonal");
+          "covariances: a triangle per row, or a diagonal");
   require(has_shape(roots, n_rows, width) && (!roots || int64_t(roots->shape(2)) == width),
           "roots: rows x width x width");
   require(has_size(log_determinant, size_t(n_rows)) && has_size(squares, size_t(n_rows)),
-          "log_determinant and squares: one a row");
+          "log_determinant and squares: one per row");
   problem.diagonal = diagonal;
   problem.means = pointer(means);
   problem.records = pointer(records);
@@ -266,10 +266,10 @@ int64_t variational_coordinates(Vector<const int64_t> offsets, Vector<const int3
                                bias_linear, alpha, target_offset, target_scale, row_centre, column_centre);
   const int64_t n_rows = problem.n_rows, width = problem.width;
   require(int64_t(records.shape(0)) == n_rows && int64_t(records.shape(1)) == record_size(width, false),
-          "records: one a row");
-  require(has_shape(covariances, n_rows, width), "covariances: a diagonal a row");
+          "records: one per row");
+  require(has_shape(covariances, n_rows, width), "covariances: a diagonal per row");
   require(has_size(log_determinant, size_t(n_rows)) && has_size(squares, size_t(n_rows)),
-          "log_determinant and squares: one a row");
+          "log_determinant and squares: one per row");
   problem.records = records.data();
   problem.covariances = pointer(covariances);
   problem.log_determinant = pointer(log_determinant);
@@ -296,22 +296,21 @@ void bind_rows(nb::module_ &module) {
           "row_centre"_a = none,
           "column_centre"_a = none,
           "diagonal"_a = false,
-          "means"_a.noconvert() = none,
-          "records"_a.noconvert() = none,
-          "covariances"_a.noconvert() = none,
-          "roots"_a.noconvert() = none,
-          "log_determinant"_a.noconvert() = none,
-          "squares"_a.noconvert() = none,
+          "means"_a = none,
+          "records"_a = none,
+          "covariances"_a = none,
+          "roots"_a = none,
+          "log_determinant"_a = none,
+          "squares"_a = none,
           "threads"_a = 1},
          "The normal beliefs about all rows of one side that maximise the bound, given records of the other; -1, "
          "or the first row whose precision is not positive definite.");
-  define(
-      module, "variational_coordinates", &variational_coordinates<T>,
-      {"offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a, "prior_linear"_a, "records"_a.noconvert(),
-       by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
-       "target_scale"_a = 1.0, "row_centre"_a = none, "column_centre"_a = none, "covariances"_a.noconvert() = none,
-       "log_determinant"_a.noconvert() = none, "squares"_a.noconvert() = none, "threads"_a = 1},
-      "Moves every coordinate of factorised beliefs about rows once; -1, or the first row that failed.");
+  define(module, "variational_coordinates", &variational_coordinates<T>,
+         {"offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a, "prior_linear"_a, "records"_a,
+          by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
+          "target_scale"_a = 1.0, "row_centre"_a = none, "column_centre"_a = none, "covariances"_a = none,
+          "log_determinant"_a = none, "squares"_a = none, "threads"_a = 1},
+         "Moves every coordinate of factorised beliefs about rows once; -1, or the first row that failed.");
 }
 
 }  // namespace
@@ -320,7 +319,7 @@ void bind(nb::module_ &module) {
   bind_rows<float>(module);
   bind_rows<double>(module);
   define(module, "record_size", &record_size, {"width"_a, "full"_a},
-         "Numbers of a record: what one side of a variational factorization has to know of a row of the other.");
+         "The size of a record: what one side of a variational factorization needs about a row of the other.");
 }
 
 }  // namespace variational

@@ -6,7 +6,7 @@
 namespace tastespace {
 
 // One side's beliefs given those about the other side. Of a column the belief has mean b = (v, d) (factors and, last,
-// the bias, if there is one: `width` numbers) and covariance Psi. Its record is what rows need to know of it:
+// the bias, if there is one: `width` numbers) and covariance Psi. Its record is what rows need from it:
 //
 //   full         b, and the upper triangle of Psi + b b^T, row by row
 //   factorised   b, and the diagonal of Psi
@@ -17,9 +17,9 @@ namespace tastespace {
 //
 // y_k = (targets[k] - target_offset) / target_scale, where E[(y - d) v] = y E v - E[v d]: v and d are correlated.
 //
-// Where all rows of a side are far from 0, what they differ by would be lost in the rounding of their squares. So a
-// side has a centre, and its records are of what its rows differ from that. With p the centre of the rows and q that
-// of the columns, b and x are of v - q_v, d - q_d, u - p_u, c - p_c; mu is less p; and y less what the centres say:
+// If all rows of a side are far from 0, their differences would be lost in the rounding of their squares. So a side has
+// a centre, and its records are relative to it. With p the centre of the rows and q that of the columns, b and x are of
+// v - q_v, d - q_d, u - p_u, c - p_c; mu is relative to p; and y to the prediction of the centres:
 //
 //   y - d - z.x  becomes  y - a.(v - q_v, d - q_d) - z.x   with  a = (p_u, 1)  and  z = (q_v + (v - q_v), 1)
 template <class T>
@@ -29,8 +29,8 @@ struct VariationalProblem {
   int64_t width = 0;  // n_factors, and one more with biases
   bool biases = false;
   const int64_t *offsets = nullptr;  // n_rows + 1
-  const int32_t *columns = nullptr;  // a rating
-  const T *targets = nullptr;        // a rating
+  const int32_t *columns = nullptr;  // per rating
+  const T *targets = nullptr;        // per rating
   double target_offset = 0, target_scale = 1;
   const T *other = nullptr;                 // n_columns records
   const double *prior_precision = nullptr;  // n_factors x n_factors: Lambda
@@ -39,39 +39,37 @@ struct VariationalProblem {
   double alpha = 1;
   const double *row_centre = nullptr;     // width, or null for 0: p
   const double *column_centre = nullptr;  // width, or null for 0: q
-  bool diagonal = false;                  // covariances are diagonal: the best such ones, means are not touched by that
+  bool diagonal = false;                  // covariances are diagonal: the optimal ones; this does not affect means
   T *means = nullptr;                     // n_rows x width, or null
-  T *records = nullptr;               // n_rows records, or null; where coordinates are moved: means are read from it
-  T *covariances = nullptr;           // n_rows x upper triangle (or diagonal), or null
-  T *roots = nullptr;                 // n_rows x width x width, or null: upper triangular, covariance = root root^T
-  double *log_determinant = nullptr;  // n_rows: of P
-  double *squares = nullptr;          // n_rows: sum_k E[(y_k - d - z.x)^2] under both beliefs
+  T *records = nullptr;                   // n_rows records, or null; if coordinates are moved, means are read from it
+  T *covariances = nullptr;               // n_rows x upper triangle (or diagonal), or null
+  T *roots = nullptr;                     // n_rows x width x width, or null: upper triangular, covariance = root root^T
+  double *log_determinant = nullptr;      // n_rows: of P
+  double *squares = nullptr;              // n_rows: sum_k E[(y_k - d - z.x)^2] under both beliefs
 };
-
-inline double centre_at(const double *centre, int64_t d) { return centre ? centre[d] : 0.0; }
 
 inline int64_t record_size(int64_t width, bool full) {
   const int64_t size = width + (full ? width * (width + 1) / 2 : width);
   return (size + 15) / 16 * 16;
 }
 
-// What the ratings of a row have come to so far.
+// Sums over the ratings of a row so far.
 struct VariationalSums {
   double *total;             // a record: sum of the records
   double *weighted;          // padded width: sum of y times the means
   double n, linear, square;  // sums of 1, y and y^2
 };
 
-// Everything one thread needs, allocated once a call by the driver.
+// Everything one thread needs, allocated once per call by the driver.
 template <class T>
 struct VariationalWorkspace {
   VariationalSums sums;
-  T *block;            // a record, and behind it a padded width: sums of some ratings
+  T *block;            // a record, followed by a padded width: sums of some ratings
   double *matrix;      // padded x padded: P, and its factor
   double *inverse;     // padded x padded: zero above the diagonal
   double *covariance;  // padded x padded
   double *vectors;     // 6 x padded
-  T *errors;           // longest row, padded; where coordinates are moved
+  T *errors;           // longest row, padded; if coordinates are moved
   T *transposed;       // 16 x the same
   T *point;            // padded width
 };
@@ -82,7 +80,7 @@ struct VariationalKernel {
   void (*accumulate)(const VariationalProblem<T> &, int64_t begin, int64_t end, VariationalWorkspace<T> &);
   bool (*finish)(const VariationalProblem<T> &, int64_t row,
                  VariationalWorkspace<T> &);  // false: not positive definite
-  // The factorised family: every coordinate of a row once, in O(width) a rating.
+  // The factorised family: every coordinate of a row once, in O(width) per rating.
   bool (*coordinates)(const VariationalProblem<T> &, int64_t row, VariationalWorkspace<T> &);
 };
 

@@ -1,6 +1,7 @@
-// Beliefs about rows by variational Bayes. The full family sums packed second moments, which is what takes the time:
-// records go by four at a time, so that the sums stay near and memory is asked for early. All that is done once a row
-// is done in double. The factorised family moves one coordinate after the other, with the errors of the row at hand.
+// Beliefs about rows by variational Bayes. The full family sums packed second moments, which takes most of the time:
+// records are processed four at a time, so that the sums stay in registers and memory is prefetched. All that is done
+// once per row is done in double. The factorised family moves one coordinate after the other, with the errors of the
+// current row.
 #include <cmath>
 
 #include "lanes.hpp"
@@ -21,6 +22,8 @@ TS_INLINE T target_of(const VariationalProblem<T> &problem, int64_t k) {
 }
 
 TS_INLINE bool is_finite(double value) { return value - value == 0; }
+
+TS_INLINE double centre_at(const double *centre, int64_t d) { return centre ? centre[d] : 0.0; }
 
 TS_INLINE int64_t record_of(int64_t width, bool full) {
   const int64_t size = width + (full ? width * (width + 1) / 2 : width);
@@ -107,7 +110,7 @@ TS_INLINE PriorTerms prior_terms(const VariationalProblem<T> &problem, const dou
   PriorTerms terms{0, 0, 0};
   for (int64_t r = 0; r < n_factors; ++r) {
     const double *precision = problem.prior_precision + r * n_factors;
-    // The upper triangle is what there is of the covariance.
+    // Only the upper triangle of the covariance is filled.
     terms.spread += 2 * inlined_dot(precision + r, covariance + r * size + r, n_factors - r) -
                     precision[r] * covariance[r * size + r];
     terms.quadratic += mean[r] * inlined_dot(precision, mean, n_factors);
@@ -139,14 +142,14 @@ TS_INLINE void look_along(const VariationalProblem<T> &problem, const double *se
   }
 }
 
-// P and h of a row from the sums over its ratings. Returns the sum of E[(y - d)^2], or what that is with centres.
+// P and h of a row from the sums over its ratings. Returns the sum of E[(y - d)^2], or its equivalent with centres.
 template <class T>
 TS_INLINE double build(const VariationalProblem<T> &problem, const VariationalSums &sums, double *matrix, int64_t size,
                        double *linear, double *towards, double *along) {
   const int64_t n_factors = problem.n_factors, width = problem.width;
   const double alpha = problem.alpha, *mean = sums.total, *second = sums.total + width;
   look_along(problem, second, towards, along);
-  double left = sums.linear, targets = sums.square;  // sums of what the columns leave of the ratings, and its square
+  double left = sums.linear, targets = sums.square;  // sums of residuals, and of their squares
   for (int64_t d = 0; d < width; ++d) {
     left -= towards[d] * mean[d];
     targets += towards[d] * (along[d] - 2 * sums.weighted[d]);
@@ -241,11 +244,12 @@ bool finish(const VariationalProblem<T> &problem, int64_t row, VariationalWorksp
   if (problem.roots) write_root(problem, row, inverse, covariance, size);
   if (problem.log_determinant) problem.log_determinant[row] = log_determinant;
   if (problem.squares) {
-    // P - Lambda is alpha times what the ratings say, and P x is h: nothing has to be summed over the ratings again.
+    // P - Lambda is alpha times the sum over the ratings, and P x is h: nothing has to be summed over the ratings
+    // again.
     const PriorTerms prior = prior_terms(problem, covariance, size, mean);
     const double fitted = explained - 2 * prior.linear + prior.quadratic;
     const double squares = targets + (double(width) - prior.spread - fitted) / problem.alpha;
-    problem.squares[row] = space.sums.n > 0 && squares > 0 ? squares : 0.0;  // rounding may leave less than nothing
+    problem.squares[row] = space.sums.n > 0 && squares > 0 ? squares : 0.0;  // rounding may make it negative
   }
   return true;
 }
@@ -343,7 +347,7 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
     T centre[variational_strip] = {};
     for (int64_t d = 0; d < n_here; ++d) centre[d] = T(centre_at(problem.column_centre, first + d));
     for (int64_t k = 0; k < n; ++k) {
-      // A whole strip, which a record always has: what is behind the last factor is not looked at.
+      // A whole strip, which a record always has: values after the last factor are ignored.
       const T *TS_RESTRICT from = problem.other + problem.columns[begin + k] * size + first;
       T *TS_RESTRICT to = space.transposed + k;
       for (int64_t d = 0; d < variational_strip; ++d) to[d * reach] = centre[d] + from[d];

@@ -14,7 +14,7 @@ SAYS = {
     "first_recommendations.py": ["100,004", "ALS         RMSE 0.8", "user 2", "it says the same"],
     "new_user.py": ["user you", "ann", "bob", "after two new ratings"],
     "filters_and_index.py": ["Ranking of 1 user", "user 2"],
-    "how_sure.py": ["How sure the list of user 2 is", "belief sd: 0.6", "curious:c=3: mean "],
+    "how_sure.py": ["Uncertainty of the list of user 2", "belief sd: 0.6", "curious:c=3: mean "],
     "from_pandas.py": ["user   cold  rank", "mean   cold"],
 }
 

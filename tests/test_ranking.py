@@ -241,7 +241,7 @@ def test_users_without_a_row_may_choose_from_nothing():
     assert sorted(ranking.of(0)["item"]) == [2, 6]
 
 
-def test_one_user_asked_for_twice_gets_his_own_twice():
+def test_one_user_given_twice_gets_their_list_twice():
     table = pl.DataFrame({"user": [3, 3, 4], "item": [2, 6, 7]})
     ranking = fitted("als").recommend([4, 3, 4], only=table, exclude=None)
     assert [sorted(entry["item"]) for entry in ranking] == [[7], [2, 6], [7]]
@@ -499,7 +499,7 @@ def test_damping_needs_the_ratings(tmp_path):
     assert model.recommend([1], where="year > 1990", diversity=0.5).of(0).height == 9
 
 
-def test_what_everybody_rates_goes_last_under_heavy_damping():
+def test_popular_items_go_last_under_heavy_damping():
     ranking = Popular(seed=0).fit(RATINGS).recommend(["cold"], N_ITEMS, popularity_damping=1000)
     assert (np.diff(COUNTS[ranking.item_rows[0]]) >= 0).all()
     assert (np.diff(ranking.scores[0]) >= 0).all()  # what is shown is what the model says

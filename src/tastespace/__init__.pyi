@@ -19,6 +19,7 @@ from tastespace.evaluation.report import Report as Report
 from tastespace.evaluation.significance import Comparison as Comparison
 from tastespace.evaluation.significance import Comparisons as Comparisons
 from tastespace.evaluation.significance import compare_reports as compare_reports
+from tastespace.evaluation.significance import find_best as find_best
 from tastespace.inference.checkpoints import Checkpoints as Checkpoints
 from tastespace.models.base.attribution import Explanation as Explanation
 from tastespace.models.base.policies import Best as Best
@@ -42,6 +43,7 @@ from tastespace.models.baselines.baselines import DampedBias as DampedBias
 from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
 from tastespace.models.baselines.baselines import ItemMean as ItemMean
 from tastespace.models.baselines.baselines import Popular as Popular
+from tastespace.models.composed.blend import Blend as Blend
 from tastespace.models.composed.joint import Joint as Joint
 from tastespace.models.factorization.als.als import ALS as ALS
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes as EmpiricalBayes
@@ -70,6 +72,9 @@ from tastespace.models.registry import suitable_model as suitable_model
 from tastespace.report.comparison_figures import write_comparison as write_comparison
 from tastespace.report.evaluation_page import write_evaluation as write_evaluation
 from tastespace.report.rank_figures import write_ranks as write_ranks
+from tastespace.selection.choose import ModelChoice as ModelChoice
+from tastespace.selection.choose import choose as choose
+from tastespace.selection.choose import fit as fit
 from tastespace.selection.compare_models import compare_models as compare_models
 from tastespace.selection.comparison import ModelComparison as ModelComparison
 from tastespace.selection.select_rank import RankChoice as RankChoice

@@ -28,17 +28,17 @@ def moments(points: Annotated[NDArray[numpy.float64], dict(shape=(None, None), o
     """Sum of the points, and sum of their products with themselves."""
 
 def score_pairs(user_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], item_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], users: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], items: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], user_bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, item_bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, offset: float, out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')], threads: int = 1) -> None:
-    """Scores of (user, item) pairs; row -1 is a stranger."""
+    """Scores of (user, item) pairs; row -1 contributes nothing."""
 
 def drawn_scores(items: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], chosen: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], users: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, threads: int = 1) -> None:
-    """Inner products of draws of a user with the draws of items they meet."""
+    """Inner products of draws of a user with their draws of items."""
 
 def top_shares(scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], places: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], k: int, out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """The share of rows in which each place is among the best k."""
 
 def mixture_cdf(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], sds: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], *, weights: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None, inclusive: bool = True) -> None:
     """
-    The distribution functions of mixtures of normals, each at values of its own.
+    The distribution functions of mixtures of normals, each at its own values.
     """
 
 def mixture_sd(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], sds: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], *, weights: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> None:
@@ -46,24 +46,27 @@ def mixture_sd(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None),
 
 def mixture_quantile(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], sds: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], probability: float, standard: float, out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], *, weights: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> None:
     """
-    Where mixtures of normals reach a probability, of which `standard` is the standard normal's quantile.
+    Quantiles of mixtures of normals at a probability, of which `standard` is the standard normal's quantile.
     """
 
 def scan(panels: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], queries: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], n_items: int, out_items: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], out_scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], excluded_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, excluded: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, allowed: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 1) -> None:
     """The k best items of every query by inner product, best first."""
+
+def scan_moments(panels: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], queries: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], n_items: int, offsets: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], out_means: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], out_squares: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, threads: int = 1) -> None:
+    """
+    The mean over draws of the score of every item, and that of its square.
+    """
 
 def rank_candidates(vectors: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], queries: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], candidates: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], out_items: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], out_scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, candidate_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, excluded_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, excluded: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 1) -> None:
     """The best of each query's candidates by inner product."""
 
 def set_rows(flags: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]) -> int:
     """
-    Fill out with the rows of the flags that are set; how many there are, or -1 if they have no room.
+    Fill out with the rows of the flags that are set; returns their number, or -1 if there is no room.
     """
 
 def project(queries: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], matrix: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, threads: int = 1) -> None:
-    """
-    Queries times a matrix: each row the same, whatever the rows beside it.
-    """
+    """Queries times a matrix: each row is independent of the others."""
 
 def search_cells(centres: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], first_panels: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], panels: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], members: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], queries: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], n_items: int, probes: int, out_items: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], out_scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, excluded_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, excluded: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, allowed: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 1) -> None:
     """The best items of the best cells of each query."""
@@ -134,7 +137,7 @@ def variational_coordinates(offsets: Annotated[NDArray[numpy.int64], dict(shape=
 
 def record_size(width: int, full: bool) -> int:
     """
-    Numbers of a record: what one side of a variational factorization has to know of a row of the other.
+    The size of a record: what one side of a variational factorization needs about a row of the other.
     """
 
 def descend_rows(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], pulls: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], other: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], diagonal: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], ridge: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, linear: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, steps: int = 3, threads: int = 1) -> None:
@@ -147,12 +150,12 @@ def rotate_rows(points: Annotated[NDArray[numpy.float32], dict(shape=(None, None
 
 def alias_table(chances: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
     """
-    The table by which columns are drawn with these chances, which sum to 1.
+    The alias table for drawing columns with these probabilities, which sum to 1.
     """
 
 def draw_columns(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], drawn_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], key: int, out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')], *, places: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 1) -> None:
     """
-    Columns drawn for each row, by a stream of its own; -1 in place of one that it has chosen.
+    Columns drawn for each row from its own stream; -1 in place of one that it has chosen.
     """
 
 def step_choices(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], drawn_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], row_weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], column_weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], other: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], other_bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, *, offset: float, ridge: float, bias_ridge: float, rate: float, key: int, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], out_bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')] | None, squares: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], bias_squares: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')] | None, energies: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], threads: int = 1) -> None:
@@ -199,7 +202,7 @@ def bin_scores(scores: Annotated[NDArray[numpy.float64], dict(shape=(None,), ord
 
 class Records:
     """
-    What was read from delimited text, and the first record that could not be.
+    Records read from delimited text, and the first one that could not be read.
     """
 
     @property
@@ -254,7 +257,7 @@ def shape_tree(branches: Annotated[NDArray[numpy.int32], dict(shape=(None,), ord
     """The right child of each node, or -1 - leaf."""
 
 def grow_forest(points: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], leaf_size: int, candidates: int, key: int, members: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], dimensions: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], thresholds: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], *, threads: int = 1) -> None:
-    """Randomised k-d trees over points, one a row of the outputs."""
+    """Randomised k-d trees over points, one per row of the outputs."""
 
 def split_groups(points: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], begins: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], parts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], iterations: int, by_order: bool, key: int, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')], centres: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], *, threads: int = 1) -> None:
     """
@@ -263,7 +266,7 @@ def split_groups(points: Annotated[NDArray[numpy.float32], dict(shape=(None, Non
 
 def similarities(query_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], query_columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], query_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], other_squares: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], common_norms: bool, shrinkage: float, min_common: float, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], threads: int = 1) -> None:
     """
-    How alike each query is to every other row; the others are grouped by column.
+    The similarity of each query to every other row; the others are grouped by column.
     """
 
 def most_similar(query_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], query_columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], query_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], other_squares: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], common_norms: bool, shrinkage: float, min_common: float, first: int, least: float, out_rows: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], out_similarities: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], threads: int = 1) -> None:

@@ -7,9 +7,9 @@
     items.parquet          the ids of the item rows, with titles and attributes
     index.safetensors      an index over the items (absent if there is none)
 
-A folder is written beside its final place and takes it when it is whole. Checksums are compared once on each computer.
-A model is one of the table of models, or of the classes that the caller names: nothing that an artifact says is ever
-imported. Formats of the past stay loadable (tests/artifacts).
+A folder is written beside its final location and moved there when it is complete. Checksums are verified once on each
+computer. A model is one of the table of models, or of the classes that the caller passes: nothing that an artifact
+names is ever imported. Earlier formats stay loadable (tests/artifacts).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 POSTERIOR, RATINGS, INDEX = "posterior.safetensors", "ratings.safetensors", "index.safetensors"
 USERS, ITEMS = "users.parquet", "items.parquet"
-MAIN_PART = "posterior"  # the name of the part that has no name
+MAIN_PART = "posterior"  # the name of the unnamed part
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
-ATTRIBUTE = "attribute:"  # how names of columns begin that are attributes
+ATTRIBUTE = "attribute:"  # prefix of the columns that are attributes
 _FILE = re.compile(r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|(users|items)\.parquet", re.ASCII)
-# How the binding of the kernels (nanobind) complains of arguments.
+# The message of the kernels' binding (nanobind) for wrong arguments.
 _KERNEL_REFUSES = "incompatible function arguments"
-# What comes of files with other content than was saved; what else can be wrong then, `_fault` tells.
+# Errors caused by files with other content than was saved; `_fault` distinguishes further causes.
 _BAD_CONTENT = (AttributeError, LookupError, TypeError, ValueError, OSError, PolarsError, PanicException)
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -65,11 +65,11 @@ Models = Sequence[type[Recommender]]
 
 
 def check_separable(recommender: Recommender) -> None:
-    """Refuse to leave the ratings out of a model that answers from them: they would be in the folder all the same."""
+    """Raise an error for a model that cannot be saved without its ratings, because it answers from them."""
     if recommender.is_its_ratings:
         raise InvalidParameterError(
             f"{type(recommender).__name__} answers from the training ratings and cannot be saved without them; "
-            "expected another model where nobody may learn who rated what"
+            "use another model if ratings must stay private"
         )
 
 
@@ -80,12 +80,12 @@ def save(
     with_ratings: bool = True,
     measures: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Write a fitted recommender to a folder; one that is there already is replaced if it is an artifact.
+    """Write a fitted recommender to a folder; an existing artifact is replaced.
 
-    Without its ratings an artifact is smaller and tells nothing about its users' pasts, but can no longer leave
+    Without its ratings an artifact is smaller and reveals nothing about its users' histories, but can no longer leave
     out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``). An index
-    that the recommender has (`index_`) is kept, too. A class outside the package is saved as well; `load` needs to be
-    given it.
+    that the recommender has (`index_`) is kept, too. A class outside the package can be saved, too; it must be passed
+    to `load`.
     """
     recommender.require_fitted()
     if not with_ratings:
@@ -107,10 +107,10 @@ def save(
 
 
 def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> None:
-    """Keep an index beside a saved recommender, with why it was chosen; one that is there already is replaced.
+    """Add an index to a saved recommender, with the reason for its choice; an existing one is replaced.
 
-    One that cannot be read is replaced as well. The artifact is put together again beside its place, from the same
-    files, and moved there when it is whole.
+    One that cannot be read is replaced as well. The artifact is rebuilt beside its location, from the same files, and
+    moved there when it is complete.
     """
     path = Path(path).resolve()
     manifest = read_manifest(path, models=models)
@@ -129,10 +129,10 @@ def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> 
 def load(path: str | Path, *, with_index: bool = True, verify: bool = False, models: Models = ()) -> Recommender:
     """The recommender that was saved in this folder, and its index if there is one; arrays are mapped, not read.
 
-    Checksums are compared when this computer sees the files for the first time, and always with `verify`. `models` are
-    classes outside the package that the artifact may hold. An index that is damaged, of another model, or that needs
-    what is not installed is left out with a warning: without it the recommender answers, too. So is any with
-    `with_index=False`, without one.
+    Checksums are verified when this computer reads the files for the first time, and always with `verify`. `models` are
+    classes outside the package that the artifact may hold. An index that is damaged, of another model, or that needs a
+    missing library is left out with a warning: the recommender works without it. With `with_index=False` it is left out
+    without a warning.
     """
     path = Path(path)
     manifest = read_manifest(path, models=models)
@@ -140,7 +140,7 @@ def load(path: str | Path, *, with_index: bool = True, verify: bool = False, mod
     for name, fault in faults.items():
         if name != INDEX:
             raise ArtifactError(f"{path}: {fault}; the artifact is damaged, fit or copy it again")
-    instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible: that is no fault of the artifact.
+    instruction_set()  # Raises now if TASTESPACE_ISA is invalid: that is not a fault of the artifact.
     try:
         recommender = _restored(path, manifest, models)
     except ArtifactError:
@@ -153,7 +153,7 @@ def load(path: str | Path, *, with_index: bool = True, verify: bool = False, mod
 
 
 def read_manifest(path: str | Path, *, models: Models = ()) -> dict[str, Any]:
-    """What an artifact says about itself, checked to be one that this version can read."""
+    """The manifest of an artifact, checked to be one that this version can read."""
     path = Path(path)
     if not path.exists():
         raise ArtifactError(f"there is no artifact {path}; expected a folder that 'tastespace fit --out' has written")
@@ -175,13 +175,13 @@ def read_manifest(path: str | Path, *, models: Models = ()) -> dict[str, Any]:
     if manifest["model"] not in MODELS and manifest["model"] not in _names_of(models):
         raise ArtifactError(
             f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}. A "
-            "class of another package has to be given: load(path, models=[ThatClass])"
+            "class of another package has to be passed: load(path, models=[ThatClass])"
         )
     return manifest
 
 
 def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuse entries of other types, and files that no artifact has; older manifests do not name the parts."""
+    """Raise an error for entries of other types and unknown files; older manifests do not name the parts."""
     kinds = {"model": str, "parameters": dict, "seed": int, "data": dict, "files": dict}
     if manifest["format_version"] > 1:
         kinds |= {"parts": dict, "sha256": dict}
@@ -190,7 +190,7 @@ def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
         raise ArtifactError(f"{path}: the {MANIFEST} lacks {', '.join(sorted(missing))}; fit or copy it again")
     wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
     if wrong:
-        raise ArtifactError(f"{path}: the {MANIFEST} has a strange {', '.join(wrong)}; fit or copy it again")
+        raise ArtifactError(f"{path}: the {MANIFEST} has an invalid {', '.join(wrong)}; fit or copy it again")
     manifest.setdefault("parts", {MAIN_PART: POSTERIOR})
     for name in (*manifest["files"], *manifest["parts"].values(), *manifest.get("sha256", ())):
         if not isinstance(name, str) or not _FILE.fullmatch(name):
@@ -198,7 +198,7 @@ def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Refuse early, before hours of work, a place where an artifact cannot be put."""
+    """Raise an error early, before hours of work, if an artifact cannot be written there."""
     path = Path(path).resolve()
     if path.exists() and not _is_replaceable(path):
         raise ArtifactError(f"{path} exists and is not a tastespace artifact; expected a new name, or one to replace")
@@ -209,18 +209,18 @@ def check_writable(path: str | Path) -> None:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """An empty folder, or one with an artifact and nothing else: what is there besides may be dear to someone."""
+    """Whether it is an empty folder, or one with only an artifact: other files are never deleted."""
     if not path.is_dir():
         return False
     there = {entry.name for entry in path.iterdir()}
     if MANIFEST not in there or not all(_FILE.fullmatch(name) for name in there - {MANIFEST}):
         return not there
-    # A damaged artifact may be replaced as well; a manifest of another program does not speak of us.
+    # A damaged artifact may be replaced as well; a manifest of another program does not mention tastespace.
     return FORMAT in (path / MANIFEST).read_text(errors="replace")
 
 
 def _names_of(models: Models) -> dict[str, type[Recommender]]:
-    """The classes that the caller gives, by their names in a manifest."""
+    """The classes that the caller passes, by their names in a manifest."""
     for model in models:
         if not (isinstance(model, type) and issubclass(model, Recommender)):
             raise InvalidParameterError(f"models has {model!r}; expected classes of recommenders")
@@ -228,12 +228,12 @@ def _names_of(models: Models) -> dict[str, type[Recommender]]:
 
 
 def _name_of(model: type[Recommender]) -> str:
-    """The name in our table, or which class of which module it is."""
+    """The name in the table of models, or the module and class."""
     return MODELS.name_of(model) or f"{model.__module__}.{model.__name__}"
 
 
 def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> dict[str, str]:
-    """Files that are not there as they were written, and what is wrong with each."""
+    """The missing or changed files, and what is wrong with each."""
     faults = {}
     for name, expected in manifest["files"].items():
         if not (path / name).is_file():
@@ -252,7 +252,7 @@ def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> di
 def _loaded_index(
     path: Path, manifest: Mapping[str, Any], recommender: Recommender, fault: str | None
 ) -> StoredIndex | None:
-    """None where it is of no use, with a warning."""
+    """The index of an artifact; None with a warning if it cannot be used."""
     try:
         if fault is not None:
             raise ArtifactError(fault)
@@ -263,26 +263,26 @@ def _loaded_index(
 
 
 def _fault(error: BaseException, manifest: Mapping[str, Any]) -> str:
-    """What is wrong and what to do: files that cannot be read, and kernels that are missing, are no damage."""
+    """What is wrong and what to do; unreadable files and missing kernels do not count as damage."""
     builds = f"saved by tastespace {manifest.get('tastespace')}, this is {__version__}"
     if isinstance(error, OSError) and error.errno is not None:
         return f"the artifact cannot be read ({error.strerror}); check the disk, and who may read the folder"
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         return (
             f"this tastespace lacks {error.obj.__name__}.{error.name}, which the artifact needs ({builds}); it was not "
-            "built or installed as a whole: install it again"
+            "built or installed completely: install it again"
         )
     if isinstance(error, TypeError) and _KERNEL_REFUSES in str(error):
         kernel = str(error).partition("(")[0]
         return (
-            f"the kernel {kernel} refuses what it is given ({builds}); kernels of another version are installed, or "
+            f"the kernel {kernel} rejects its arguments ({builds}); kernels of another version are installed, or "
             "the artifact is damaged: install tastespace again, or fit or copy the artifact again"
         )
     return f"the artifact is damaged ({error}); fit or copy it again"
 
 
 def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recommender:
-    """What the files say, tried out."""
+    """The recommender in the files, after a test query."""
     name, data = manifest["model"], manifest["data"]
     model = _names_of(models).get(name) or MODELS[name]
     known = {field.name for field in fields(model)}
@@ -297,18 +297,19 @@ def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recomm
         for name, array in storage.read_arrays(path / file).items()
     }
     posterior = model.posterior_class.from_arrays(arrays)
-    # Older artifacts do not say what was seen: all was learned from what there is.
+    # Older artifacts do not say what was seen: all ratings count as training ratings.
     learned = {f"learned_{side}": data[f"n_{side}"] for side in ("ratings", "users", "items")}
     seen = TrainingSummary.from_dict(manifest.get("seen") or learned)
     rating_range = (float(data["minimum"]), float(data["maximum"]))
     ratings = _read_ratings(path, data, has_ratings=RATINGS in manifest["files"])
     recommender.restore(ratings, posterior, manifest["seed"], rating_range, seen)
+    recommender.choice_ = manifest.get("choice")
     _try_out(recommender)
     return recommender
 
 
 def _try_out(recommender: Recommender) -> None:
-    """Ask about the last user and the last item: parts that do not fit say so now."""
+    """Query the last user and the last item, so that inconsistent parts raise an error now."""
     ratings = recommender.ratings_
     last_user, last_item = np.array([ratings.n_users - 1], np.int32), np.array([ratings.n_items - 1], np.int32)
     belief = recommender.posterior_.believe(People.known(last_user, ratings.by_user), 1)
@@ -316,7 +317,7 @@ def _try_out(recommender: Recommender) -> None:
 
 
 def _write_posterior(folder: Path, arrays: Arrays) -> dict[str, str]:
-    """Write the arrays of each part, and tell the file of each; `part/name` is an array of a part with a name."""
+    """Write the arrays of each part and return the file of each; `part/name` is an array of a named part."""
     parts: dict[str, dict[str, NDArray[Any]]] = {MAIN_PART: {}}
     for name, array in arrays.items():
         part, own = name.split("/", 1) if "/" in name else (MAIN_PART, name)
@@ -338,13 +339,13 @@ def _write_ratings(folder: Path, ratings: Ratings) -> None:
 
 
 def _write_index(folder: Path, stored: StoredIndex, recommender: Recommender, manifest: dict[str, Any]) -> None:
-    """The arrays to a file, all else to the manifest."""
+    """Write the arrays to a file, everything else to the manifest."""
     storage.write_arrays(folder / INDEX, stored.index.arrays())
     manifest["index"] = index_entry(stored, recommender)
 
 
 def _write_manifest(folder: Path, manifest: dict[str, Any], known: Mapping[str, str]) -> None:
-    """The last file, with the sizes and checksums of the others at its end; some checksums may be known."""
+    """Write the manifest last, with the sizes and checksums of the others at its end; some checksums may be known."""
     files = sorted(folder.iterdir())
     sizes = {file.name: file.stat().st_size for file in files}
     digests = {file.name: known.get(file.name) or storage.digest_of(file) for file in files}
@@ -363,7 +364,7 @@ def _writing(path: Path) -> Iterator[Path]:
 
 
 def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> pl.DataFrame:
-    """The ids of one side and what is known of them."""
+    """The ids of one side with their titles and attributes."""
     frame = pl.DataFrame({"id": side.ids})
     if titles is not None:
         frame = frame.with_columns(titles.alias("title"))
@@ -373,7 +374,7 @@ def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataF
 
 
 def _read_side(file: Path, side: str, n: Any) -> tuple[Vocabulary, pl.Series | None, pl.DataFrame | None]:
-    """Ids, titles and attributes of so many rows; the size and types are looked at before anything is read."""
+    """Ids, titles and attributes of n rows; size and types are checked before anything is read."""
     stored = pl.scan_parquet(file, glob=False, hive_partitioning=False)
     schema = stored.collect_schema()
     n_stored = stored.select(pl.len()).collect().item()
@@ -401,7 +402,7 @@ def _read_ratings(path: Path, data: Mapping[str, Any], *, has_ratings: bool) -> 
         user_attributes=user_attributes,
         declared_kind=_kept_kind(data, has_ratings=has_ratings),
     )
-    ratings.__dict__["by_user"] = by_user  # Already grouped: the map itself, not a copy of it.
+    ratings.__dict__["by_user"] = by_user  # Already grouped: the memory map itself, not a copy.
     return ratings
 
 
@@ -409,13 +410,13 @@ def _read_by_user(file: Path, n_users: int, n_items: int) -> CSR:
     arrays = storage.read_arrays(file)
     times = arrays.pop("times", None)
     if any(array.ndim != 1 for array in arrays.values()):
-        raise ValueError("the ratings are tables")
+        raise ValueError("the ratings have the wrong dimensions")
     by_user = CSR(**arrays, times=None if times is None else times.view("datetime64[s]"))
     n = len(by_user.columns)
     types = [by_user.offsets.dtype, by_user.columns.dtype, by_user.values.dtype]
     times_fit = times is None or (times.dtype == np.int64 and len(times) == n)
     if types != [np.int64, np.int32, np.float32] or not times_fit:
-        raise ValueError("the ratings are of other types, or their times do not fit")
+        raise ValueError("the ratings have the wrong types, or their times do not fit")
     if len(by_user) != n_users or not int(by_user.offsets[-1]) == n == len(by_user.values):
         raise ValueError("the ratings do not fit the users")
     if by_user.offsets[0] != 0 or (np.diff(by_user.offsets) < 0).any():
@@ -426,7 +427,7 @@ def _read_by_user(file: Path, n_users: int, n_items: int) -> CSR:
 
 
 def _kept_kind(data: Mapping[str, Any], *, has_ratings: bool) -> Kind | None:
-    """What was declared; without the ratings, what was guessed as well. Older artifacts do not say."""
+    """The declared kind; without the ratings, a guessed one as well. Older artifacts have none."""
     kind = data.get("kind")
     if kind is None or (has_ratings and not data.get("kind_declared")):
         return None
@@ -463,12 +464,13 @@ def _manifest(
         },
         "seen": recommender.seen_.to_dict(),
         "measures": measures,
+        **({} if recommender.choice_ is None else {"choice": recommender.choice_}),
         "parts": parts,
     }
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: numbers of numpy as Python's, settings as the text that says the same."""
+    """Values for JSON: NumPy numbers as Python numbers, settings as their text form."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Settings):

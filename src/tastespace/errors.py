@@ -52,14 +52,14 @@ class DataError(TastespaceError, ValueError):
 
 
 class UnknownIdError(DataError, KeyError):
-    """A user or item was asked for by name, and the model has never seen it."""
+    """A user or item was requested by its id, and the model does not know it."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message in quotes
 
 
 class NotFittedError(TastespaceError, AttributeError):
-    """The recommender was asked before it was fitted."""
+    """The recommender was used before it was fitted."""
 
 
 class NonFiniteStateError(TastespaceError, ArithmeticError):
@@ -67,7 +67,7 @@ class NonFiniteStateError(TastespaceError, ArithmeticError):
 
 
 class ArtifactError(TastespaceError, OSError):
-    """A saved recommender is missing, damaged, foreign, or from a newer version."""
+    """A saved recommender is missing, damaged, of another program, or from a newer version."""
 
 
 class CheckpointError(TastespaceError, OSError):
@@ -98,11 +98,11 @@ class DivergenceWarning(TastespaceWarning):
 
 
 class CheckpointWarning(TastespaceWarning):
-    """A run does not go on from where it might have: there is no checkpoint, or the last one is damaged."""
+    """A run does not resume as expected: there is no checkpoint, or the last one is damaged."""
 
 
 def warn(message: str, category: type[TastespaceWarning] = DataWarning) -> None:
-    """A warning that points at whoever asked: the first caller outside the library."""
+    """Issue a warning that points at the first caller outside the library."""
     level = 1
     while sys._getframe(level).f_globals.get("__name__", "").startswith("tastespace."):
         level += 1
@@ -110,13 +110,13 @@ def warn(message: str, category: type[TastespaceWarning] = DataWarning) -> None:
 
 
 def check_int(name: str, value: Any, *, least: int) -> None:
-    """Refuse a parameter that is no integer of at least this size."""
+    """Raise an error unless a parameter is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
 
 
 def shortened(text: str, length: int = 80) -> str:
-    """Enough of a text to recognise it by."""
+    """The beginning of a text, long enough to recognise it."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

@@ -1,4 +1,4 @@
-"""What long work says while it runs: plain events, rendered by whoever listens."""
+"""Progress of long computations: plain events, rendered by the observer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Progress:
-    """Step `step` of `total` of a phase is done; `stats` are the figures of the moment."""
+    """Step `step` of `total` of a phase is done; `stats` are the current figures."""
 
     phase: str
     step: int
@@ -20,4 +20,4 @@ Observer = Callable[[Progress], None]
 
 
 def silent(progress: Progress) -> None:
-    """The observer that says nothing: the default."""
+    """The default observer, which does nothing."""

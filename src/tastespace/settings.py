@@ -3,10 +3,10 @@
 A kind of settings is a frozen dataclass whose fields are its parameters. The text is its name and, after a colon, the
 parameters that differ from their defaults. It is the same in Python, on the command line, in TOML and in a manifest.
 
-Names of the first edition, and what they are now: the one place that knows them.
+This module also translates names of the first edition to current ones.
 
-Old parameters are taken by constructors, `set_params`, the command line and configurations with a DeprecationWarning,
-and by manifests of older artifacts without one.
+Old parameters are accepted by constructors, `set_params`, the command line and configurations with a
+DeprecationWarning, and by manifests of older artifacts without one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Settings:
     name: ClassVar[str] = ""
 
     def check(self) -> None:
-        """Refuse parameters that make no sense."""
+        """Raise an error for invalid parameters."""
 
     def __str__(self) -> str:
         """The text that `settings_of` reads; parameters with their default value are left out."""
@@ -41,9 +41,9 @@ class Settings:
 
 
 def settings_of(given: Any, kinds: Kinds, what: str, base: Any = Settings) -> Any:
-    """Return the settings meant, checked: an object of the base class, a name, or a name with parameters.
+    """Return validated settings from an object of the base class, a name, or a name with parameters.
 
-    `what` is the parameter that was given, for messages.
+    `what` is the name of the parameter, for messages.
     """
     if isinstance(given, str):
         name, parameters = split_settings(given)
@@ -59,7 +59,7 @@ def settings_of(given: Any, kinds: Kinds, what: str, base: Any = Settings) -> An
 
 
 def kind_of(kind: type[Any] | str) -> type[Any]:
-    """Return a class, imported if only its place is known."""
+    """Return a class, imported if only its module is known."""
     if not isinstance(kind, str):
         return kind
     module, _, name = kind.partition(":")
@@ -67,10 +67,10 @@ def kind_of(kind: type[Any] | str) -> type[Any]:
     return found
 
 
-def _read(kind: type[Any], name: str, parameters: Mapping[str, str | None]) -> Any:
+def _read(kind: Any, name: str, parameters: Mapping[str, str | None]) -> Any:
     """Read the parameters of an object."""
     known = [field.name for field in fields(kind)]
-    hints, read = get_type_hints(kind), {}
+    hints, read = _hints(kind), {}
     for key, value in parameters.items():
         if key not in known or value is None:
             said = key if value is None else f"{key}={value}"
@@ -83,11 +83,17 @@ def _read(kind: type[Any], name: str, parameters: Mapping[str, str | None]) -> A
     return kind(**read)
 
 
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of the fields of a class. Every request names a policy, and reading annotations takes longer."""
+    return get_type_hints(kind)
+
+
 def split_settings(text: str) -> tuple[str, dict[str, str | None]]:
     """Split `name:key=value,key=value` into the name and the parameters.
 
-    A part without a name before its = belongs to the value before it, as in a list; else it has no value, and is a
-    mistake. Commas in double quotes divide nothing; a value may be in such quotes as a whole.
+    A part without a name before its = belongs to the value before it, as in a list; else it has no value, and is an
+    error. Commas in double quotes do not separate; a value may be quoted as a whole.
     """
     name, _, rest = text.partition(":")
     found: dict[str, str | None] = {}
@@ -102,7 +108,7 @@ def split_settings(text: str) -> tuple[str, dict[str, str | None]]:
     return name, {key: _unquoted(value) if value else value for key, value in found.items()}
 
 
-_OUTSIDE_QUOTES = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')  # a comma with whole quotations behind it
+_OUTSIDE_QUOTES = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')  # a comma followed by complete quotations
 _QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*')
 
 
@@ -111,7 +117,7 @@ def _unquoted(value: str) -> str:
     return value if found is None else found[1].replace('""', '"')
 
 
-# The first type that a parameter may have decides how its text is read.
+# The first type of a parameter decides how its text is read.
 _READERS: Mapping[type[Any], tuple[Callable[[str], Any], str]] = {
     tuple: (lambda text: tuple(map(float, text.split(","))), "numbers"),
     int: (int, "a whole number"),
@@ -120,7 +126,7 @@ _READERS: Mapping[type[Any], tuple[Callable[[str], Any], str]] = {
 
 
 def _value(key: str, text: str, hint: Any) -> Any:
-    """Read a value as its type says."""
+    """Read a value by its type."""
     kinds = _kinds(hint)
     word = text.lower()
     if type(None) in kinds and word == "none":
@@ -176,7 +182,7 @@ class Decides(NamedTuple):
     names: Mapping[str, Mapping[str, str]]
 
 
-# By the class of a model. What a class has, those that are made from it have, too.
+# By the class of a model; subclasses inherit them.
 PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
     "BPMF": {
         "noise": Decides(
@@ -192,14 +198,14 @@ PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
         "most_factors": Moved("prior", "max_factors", 64),
     }
 }
-# "auto" has no parameters of its own: what it means where it had some.
+# "auto" has no parameters of its own: the settings it means if it had some.
 AUTO = {"prior": "ard"}
 # Attributes of results.
 ATTRIBUTES = {"sureness": "uncertainty"}
 
 
 def renamed_attribute(owner: object, name: str) -> str:
-    """The name of today of an attribute that an object lacks; an AttributeError if it never had one of this name."""
+    """The current name of an old attribute; an AttributeError if there never was one of this name."""
     kind = type(owner).__name__
     if name not in ATTRIBUTES:
         raise AttributeError(f"{kind!r} object has no attribute {name!r}")
@@ -216,7 +222,7 @@ def old_parameters(model: type[Any]) -> dict[str, Moved | Decides]:
 def translated(
     model: type[Any], given: Mapping[str, Any], current: Mapping[str, Any] | None = None, *, warns: bool = True
 ) -> dict[str, Any]:
-    """Parameters under the names of today. `current` has what is not given; None for the defaults of the model."""
+    """Parameters under their current names. `current` has those not given; None for the defaults of the model."""
     old = old_parameters(model)
     found = {name: value for name, value in given.items() if name not in old}
     for name, where in old.items():
@@ -244,7 +250,7 @@ def translated(
 
 
 def takes_old_parameters(model: M) -> M:
-    """Let the constructor of a model take its old parameters, too."""
+    """Let the constructor of a model accept its old parameters, too."""
     plain: Any = model.__init__
 
     @functools.wraps(plain)

@@ -1,8 +1,8 @@
-"""Safe writes to disk: files and folders that appear whole or not at all, locks, checksums.
+"""Safe writes to disk: atomic files and folders, locks, checksums.
 
 Everything that is kept (artifacts, checkpoints, versions, caches, downloads, tables) is written through this module.
-What is being written has a name that ends in `.unfinished`, beside its final place, and is on the disk before it gets
-its own.
+Files being written have names that end in `.unfinished`, beside their final location, and are synced to disk before
+they are renamed.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from numpy.typing import NDArray
 from tastespace.errors import ArtifactError, DataError
 from tastespace.progress import Observer, Progress, silent
 
-LOCK = ".lock"  # the file that stands for a folder
+LOCK = ".lock"  # the lock file of a folder
 POLL = 0.2  # seconds between two tries to take a lock that another process holds
 UNFINISHED = ".unfinished"
 _LEFT_OVER = re.compile(r"\..+-[0-9a-f]{8}" + re.escape(UNFINISHED))
 _PART = 1 << 20  # bytes read at a time
-_MAX_MARKS = 1000  # sets of files whose checksums were right, as far as this computer remembers
-# How the safetensors format calls the types that we write.
+_MAX_MARKS = 1000  # sets of verified files that the cache remembers
+# The names of the types that we write in the safetensors format.
 _DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I16": np.int16}
 _DTYPES |= {"U8": np.uint8}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
-_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock of another process looks like
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # another process holds the lock
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """Give a stream to a new file that takes this place when the block ends; a failure leaves the old file alone."""
+    """Open a new file that replaces this path when the block ends; a failure leaves the old file unchanged."""
     beside = _beside(path)
     try:
         with beside.open("xb") as stream:
@@ -61,10 +61,10 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replace_folder(path: Path, *, keep: bool = False) -> Iterator[Path]:
-    """Give a new folder that takes this place when the block ends; a failure leaves the old folder alone.
+    """Create a new folder that replaces this path when the block ends; a failure leaves the old folder unchanged.
 
-    Where the system can exchange two folders there is always one in this place, else there is none for a moment. With
-    `keep` the folder of another writer that was faster stays.
+    If the system can exchange two folders, the path always exists; else it is missing for a moment. With `keep` the
+    folder of another writer that was faster stays.
     """
     beside = _beside(path)
     beside.mkdir()
@@ -81,14 +81,14 @@ def replace_folder(path: Path, *, keep: bool = False) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Delete what writers that were killed have left here; only for folders that one process at a time writes to."""
+    """Delete unfinished files of killed writers; only for folders that one process at a time writes to."""
     for entry in folder.iterdir():
         if _LEFT_OVER.fullmatch(entry.name):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
 def link(source: Path, place: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no hard links."""
+    """Hard-link a file, or copy it if the file system has no hard links."""
     try:
         os.link(source, place)
     except OSError:
@@ -107,7 +107,7 @@ def digest_of(file: Path, algorithm: str = "sha256", n_bytes: int | None = None)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file, memory-mapped and read-only; sizes are looked at before anything is read."""
+    """The arrays of a safetensors file, memory-mapped and read-only; sizes are checked before anything is read."""
     damaged = ArtifactError(f"{path} is damaged; fit or copy the artifact again")
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -133,15 +133,15 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a safetensors file, not yet synced: for a folder that is being written."""
     from safetensors.numpy import save_file
 
-    # The writer scrambles anything that is not C-ordered, without a word.
+    # The writer silently scrambles arrays that are not C-ordered.
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
+    path.chmod(0o644)  # It also creates files that only the owner can read.
 
 
 def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[Path]:
-    """The files whose SHA-256 is another one; compared once on each computer, unless it is to be done `always`.
+    """The files whose SHA-256 has changed; verified once on each computer, or `always`.
 
-    That all are right is remembered in the user's cache, for files of the same size, time and place on the disk.
+    A successful check is remembered in the user's cache, for files of the same size, time and location.
     """
     stats = [(file.stat(), digest) for file, digest in digests.items()]
     known = [[stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev, digest] for stat, digest in stats]
@@ -150,7 +150,7 @@ def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[
     if mark.exists() and not always:
         return []
     changed = [file for file, digest in digests.items() if digest_of(file) != digest]
-    with suppress(OSError):  # Where nothing can be kept, the next one compares again.
+    with suppress(OSError):  # If it cannot be remembered, the next load verifies again.
         if not changed:
             mark.parent.mkdir(parents=True, exist_ok=True)
             for old in sorted(mark.parent.iterdir(), key=lambda entry: entry.stat().st_mtime)[: 1 - _MAX_MARKS]:
@@ -160,7 +160,7 @@ def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[
 
 
 def cache_folder(chosen: Path | None = None) -> Path:
-    """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
+    """The chosen folder, or `$TASTESPACE_CACHE`, or the usual location of the platform."""
     if named := chosen or os.environ.get("TASTESPACE_CACHE"):
         return Path(named).expanduser()
     if sys.platform == "win32":
@@ -171,12 +171,12 @@ def cache_folder(chosen: Path | None = None) -> Path:
 
 
 class Lock:
-    """A lock on a file, held until it is released or its process ends, however that comes about."""
+    """A lock on a file, held until it is released or its process ends, for whatever reason."""
 
     _file: BinaryIO | None = None
 
     def __init__(self, file: Path, *, is_required: bool = False) -> None:
-        """Raises BlockingIOError if another process holds it.
+        """Take the lock; raises BlockingIOError if another process holds it.
 
         On a file system without locks it holds nothing, or raises OSError if it `is_required`.
         """
@@ -191,7 +191,7 @@ class Lock:
                 raise
 
     def release(self) -> None:
-        if self._file is not None:  # None where it could not be opened
+        if self._file is not None:  # None if it could not be opened
             self._file.close()
 
     def __del__(self) -> None:
@@ -200,7 +200,7 @@ class Lock:
 
 @contextmanager
 def locked(file: Path, observer: Observer = silent) -> Iterator[None]:
-    """Hold the lock of this file; wait for the process that has it now, and say so."""
+    """Hold the lock of this file; wait for the process that has it, and report the waiting."""
     began, lock = time.monotonic(), None
     problem = f"{file.parent} cannot be written"
     try:
@@ -252,7 +252,7 @@ def _sync(path: Path) -> None:
 
 
 def _exchange(new: Path, path: Path) -> None:
-    """Put a folder in the place of another, which gets its name."""
+    """Exchange two folders."""
     if not path.exists():
         new.rename(path)
     elif not _exchange_names(new, path):
@@ -260,14 +260,14 @@ def _exchange(new: Path, path: Path) -> None:
         path.rename(old)
         try:
             new.rename(path)
-        except BaseException:  # Also when interrupted: the old folder goes back to its place.
+        except BaseException:  # Also when interrupted: the old folder is moved back.
             old.rename(path)
             raise
         old.rename(new)
 
 
 def _exchange_names(one: Path, other: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
+    """Exchange two names atomically; False if the system or the file system cannot."""
     if sys.platform != "linux":
         return False
     try:

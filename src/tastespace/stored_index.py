@@ -1,7 +1,7 @@
-"""The index of an artifact: its entry in the manifest, how it comes back, and what to say where it does not.
+"""The index of an artifact: its entry in the manifest, restoring it, and the warning if that fails.
 
-An index makes a model faster, and nothing else. So one that is of no use is no reason to refuse the model: it is left
-out with a warning.
+An index only makes a model faster. So one that cannot be used does not invalidate the model: it is left out with a
+warning.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tastespace.index import described, restored
 from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.models import Recommender
 
-SAMPLE = 1000  # item vectors that tell those of one model from those of another
-# What comes of an index with other content than was saved, of a newer version, or that needs what is not installed.
+SAMPLE = 1000  # number of item vectors in the fingerprint of a model
+# Errors caused by an index with other content than was saved, of a newer version, or that needs a missing library.
 BAD_INDEX = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def index_entry(stored: StoredIndex, recommender: Recommender) -> dict[str, Any]:
-    """All but the arrays, for the manifest."""
+    """The entry in the manifest: everything but the arrays."""
     return {
         "description": described(stored.index),
         "vectors": _fingerprint(_item_vectors(recommender)),
@@ -39,9 +39,9 @@ def index_entry(stored: StoredIndex, recommender: Recommender) -> dict[str, Any]
 def restored_index(
     entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], recommender: Recommender
 ) -> StoredIndex:
-    """The index that was saved, tried out; what does not fit is one of BAD_INDEX."""
+    """The saved index, after a test search; a mismatch raises one of BAD_INDEX."""
     vectors = _item_vectors(recommender)
-    # Some structures keep no vectors of their own, and would search those of any model. Older entries do not say.
+    # Some structures keep no vectors, and would search those of any model. Older entries have no fingerprint.
     if "vectors" in entry and entry["vectors"] != _fingerprint(vectors):
         raise ValueError("the index is of other item vectors than the model's")
     stored = StoredIndex(
@@ -55,7 +55,7 @@ def restored_index(
 
 
 def check_fits(stored: StoredIndex, recommender: Recommender) -> None:
-    """Refuse to keep an index beside a model that it is not of."""
+    """Raise an error for an index that does not belong to the model."""
     try:
         _try_out(stored, _item_vectors(recommender))
     except ValueError as error:
@@ -63,7 +63,7 @@ def check_fits(stored: StoredIndex, recommender: Recommender) -> None:
 
 
 def complaint(path: object, error: BaseException) -> str:
-    """That a model goes without its index, why, and what to do."""
+    """The warning that a model is used without its index, with the reason and what to do."""
     again = f"run 'tastespace index {path}' again"
     if isinstance(error, MissingExtraError):
         what = str(error)
@@ -87,7 +87,7 @@ def _fingerprint(vectors: FloatMatrix) -> dict[str, Any]:
 
 
 def _try_out(stored: StoredIndex, vectors: FloatMatrix) -> None:
-    """Ask for what is like the last item: an index of other vectors, or that is damaged, says so now."""
+    """Search with the last item, so that a damaged index or one of other vectors raises an error now."""
     index = stored.index
     if (index.n_items_, index.n_dimensions_) != vectors.shape:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Results as small tables: entries are held once, and frames, JSON, text and HTML follow from them."""
+"""Results as small tables: frames, JSON, text and HTML are derived from one list of entries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TextTable:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    note: str = ""  # below it
+    note: str = ""  # below the table
 
     def __str__(self) -> str:
         lines = [self.columns, *self.rows]
@@ -54,7 +54,7 @@ class TextTable:
         return "\n".join([self.title, *("  ".join(cells).rstrip() for cells in padded), *below])
 
     def to_html(self) -> str:
-        """The same for a page or a notebook."""
+        """The table as HTML for a page or a notebook."""
         head = "".join(f'<th scope="col">{escape(column)}</th>' for column in self.columns)
         rows = "\n".join(
             f'<tr><th scope="row">{escape(row[0])}</th>'
@@ -73,10 +73,10 @@ class TextTable:
 
 
 class Tabular:
-    """A result that is a frame: `to_polars` says its columns."""
+    """A result with a frame; a subclass defines `to_polars`."""
 
     def to_polars(self, *args: Any, **options: Any) -> pl.DataFrame:
-        """One row an entry."""
+        """One row per entry."""
         raise NotImplementedError
 
     def to_pandas(self, *args: Any, **options: Any) -> pd.DataFrame:
@@ -85,7 +85,7 @@ class Tabular:
 
 
 class ShownAsText:
-    """A result that people see as `table()`: at a prompt, printed, and in a notebook."""
+    """A result that is displayed as `table()`: at a prompt, printed, and in a notebook."""
 
     def table(self) -> TextTable:
         """The result as text."""
@@ -103,10 +103,10 @@ class ShownAsText:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableResult(Tabular, ShownAsText, Generic[Entry]):
-    """Entries of one kind, each known by a name: `result["als"]` is one of them.
+    """A result of named entries of one type: `result["als"]` is one of them.
 
-    A subclass says by which attribute they are known (`key`), the types of their columns (`schema`), their `records`,
-    and how people see them (`table`).
+    A subclass defines the attribute with the name of an entry (`key`), the types of the columns (`schema`), the
+    `records`, and how they are displayed (`table`).
     """
 
     key: ClassVar[str]
@@ -118,11 +118,11 @@ class TableResult(Tabular, ShownAsText, Generic[Entry]):
         raise NotImplementedError
 
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """One an entry: values by column, and more."""
+        """One per entry: values by column, and more."""
         raise NotImplementedError
 
     def to_polars(self) -> pl.DataFrame:
-        """One row an entry."""
+        """One row per entry."""
         return frame_of(self.records(), self.schema())
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Threads, instruction set and heap: what computations run on."""
+"""Threads, instruction set and heap of computations."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tastespace import _native
 from tastespace.errors import InvalidParameterError
@@ -17,43 +19,54 @@ from tastespace.errors import InvalidParameterError
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 MOST = 1024  # more would only cost memory
 
 
 def available() -> int:
-    """Cores this process may run on (a container's share, not the machine's)."""
+    """The number of cores that this process may use (a container's share, not the machine's)."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
 
 
 def resolve(threads: int | None) -> int:
-    """The number asked for, or all cores; the number never changes a result."""
+    """The requested number of threads, or all cores; the number never changes a result."""
     if threads is None:
         return available()
-    if type(threads) is int and 1 <= threads <= MOST:  # The usual case, which a search of microseconds asks for.
+    if type(threads) is int and 1 <= threads <= MOST:  # The usual case, fast enough for a search of microseconds.
         return threads
     if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
         raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or nothing for all cores")
     return min(int(threads), MOST)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """While it lasts, products and factorizations of small matrices take one thread.
+def mapped(function: Callable[[Part], Result], parts: Iterable[Part], threads: int) -> Iterator[Result]:
+    """The function of each part, in their order; as many at a time as there are threads."""
+    if threads == 1:
+        yield from map(function, parts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(function, parts)
 
-    More would wait for one another: on a busy machine a hundred times as long as the work itself takes.
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A context in which products and factorizations of small matrices use one thread.
+
+    More would wait for one another: on a busy machine a hundred times longer than the work itself takes.
     """
     return _ONE_BLAS_THREAD
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """While it lasts, libraries with threads of any kind take one: sums are the same with any number of cores."""
+    """A context in which threaded libraries use one thread, so that sums do not depend on the number of cores."""
     limited: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1)
     return limited
 
 
 class _OneBlasThread(AbstractContextManager[None]):
-    """The limit is the process's: whoever comes first sets it, and the last to leave takes it away."""
+    """A process-wide limit: the first to enter sets it, and the last to leave removes it."""
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
@@ -78,9 +91,9 @@ _ONE_BLAS_THREAD = _OneBlasThread()
 
 @lru_cache(maxsize=1)
 def _controller(n_modules: int) -> ThreadpoolController:
-    """The libraries that are loaded. Looking for them takes milliseconds, and is done again where others may have come.
+    """The loaded libraries. Finding them takes milliseconds, and is repeated only if others may have been loaded.
 
-    They come with modules: as long as there are as many of these, there are no others.
+    They are loaded with modules: as long as the number of modules is the same, there are no others.
     """
     from threadpoolctl import ThreadpoolController
 
@@ -88,7 +101,7 @@ def _controller(n_modules: int) -> ThreadpoolController:
 
 
 def instruction_set() -> str:
-    """The best that this processor has, or the one that TASTESPACE_ISA names."""
+    """The best instruction set of this processor, or the one that TASTESPACE_ISA names."""
     try:
         return _native.instruction_set()
     except RuntimeError as error:
@@ -100,11 +113,11 @@ ARENA_VARIABLE = "MALLOC_ARENA_MAX"  # read by glibc when a process starts
 
 
 def share_one_heap() -> None:
-    """Keep threads from having heaps of their own, here and in processes started from now on; as glibc can.
+    """Let threads share one heap, here and in processes started from now on (glibc only).
 
-    Every answer takes a few megabytes for a moment. In whose thread it is made is chance, and each heap keeps the most
-    that it ever had: ten minutes of requests doubled what two workers took. Heaps that are there already stay in use:
-    so this comes before any thread.
+    Every answer needs a few megabytes for a moment, in an arbitrary thread, and each heap keeps its peak size: ten
+    minutes of requests doubled the memory of two workers. Existing heaps stay in use, so call this before starting
+    threads.
     """
     os.environ.setdefault(ARENA_VARIABLE, "1")
     tune = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -232,9 +232,9 @@ DAMAGES = {
     "not an object": (lambda path: (path / "manifest.json").write_text("[1]"), "not a tastespace artifact"),
     "no manifest": (lambda path: (path / "manifest.json").unlink(), "not a tastespace artifact"),
     "gone": (shutil.rmtree, "no artifact"),
-    "files a list": (lambda path: edit(path, files=[]), "strange files"),
-    "parameters a list": (lambda path: edit(path, parameters=[]), "strange parameters"),
-    "model a list": (lambda path: edit(path, model=[]), "strange model"),
+    "files a list": (lambda path: edit(path, files=[]), "invalid files"),
+    "parameters a list": (lambda path: edit(path, parameters=[]), "invalid parameters"),
+    "model a list": (lambda path: edit(path, model=[]), "invalid model"),
     "range of words": (lambda path: edit(path, data={"minimum": "a", "maximum": 5}), "damaged"),
     "users of another model": (lambda path: exchange(path, "users.parquet"), "damaged"),
     "items of another model": (lambda path: exchange(path, "items.parquet"), "damaged"),
@@ -313,7 +313,7 @@ def test_killed_while_saving_nothing_is_half_written(saved):
     assert load(saved).n_factors == 2
 
 
-def test_everybody_may_read_it_and_numpy_numbers_can_be_saved(tmp_path):
+def test_all_users_may_read_it_and_numpy_numbers_can_be_saved(tmp_path):
     model = ALS(n_factors=np.int64(2), regularisation=np.float32(0.5), seed=np.int64(3))
     save(model.fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "m")
     assert load(tmp_path / "m").n_factors == 2
@@ -327,7 +327,7 @@ class Mine(ALS):
     pass
 
 
-def test_a_class_of_somebody_else_is_saved_and_loaded_if_it_is_given(tmp_path):
+def test_a_class_of_another_package_is_saved_and_loaded_if_it_is_passed(tmp_path):
     model = Mine(n_factors=2, regularisation=0.1, seed=0).fit(tastes(10, 9, rng=generator(1))[0])
     save(model, tmp_path / "m")
     name = artifact.read_manifest(tmp_path / "m", models=[Mine])["model"]

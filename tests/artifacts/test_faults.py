@@ -44,7 +44,7 @@ def test_a_kernel_that_is_missing_is_named(saved, monkeypatch):
 def test_a_kernel_with_other_arguments_may_be_of_another_version(saved, monkeypatch):
     try_out_with(monkeypatch, lambda: _native.score_rows(argument_of_tomorrow=np.zeros(1)))
     message = fault_of(saved)
-    assert "the kernel score_rows refuses" in message
+    assert "the kernel score_rows rejects" in message
     assert f"saved by tastespace {artifact.__version__}, this is {artifact.__version__}" in message
     assert "install tastespace again" in message
 

@@ -36,8 +36,8 @@ def ratings(*, is_yes_or_no: bool = False) -> Ratings:
 
 
 def unnamed(arrays):
-    """Quantities of a trace go by names of their own, and a rating side is what `bpmf` saves."""
-    arrays = [name.removeprefix("rating/") for name in arrays]
+    """Quantities of a trace go by names of their own; sides of composed models are what their models save."""
+    arrays = [name.removeprefix("rating/").removeprefix("factors/").replace("linear/", "choice/") for name in arrays]
     names = {"trace:quantity:…" if name.startswith("trace:quantity:") else name for name in arrays}
     return {name for name in names if f"`{name}`" not in PAGE}
 

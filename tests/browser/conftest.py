@@ -64,7 +64,10 @@ def film_model(tmp_path_factory) -> Path:
     split = ts.random_split(films(), 0.1, seed=0)
     model = ts.BPMF(n_factors=3, chains=2, warmup=30, draws=30, likelihood="heteroscedastic", seed=1, threads=1)
     model.fit(split.train)
-    measures = {"holdout": ts.evaluate(model, split.test, ranking=False, bootstrap=0).to_dict()}
+    report = ts.evaluate(model, split.test, bootstrap=0)
+    popular = ts.evaluate(ts.Popular().fit(split.train), split.test, {}, calibration=False, bootstrap=0)
+    verdicts = [verdict.to_dict() for verdict in ts.find_best({"bpmf": report, "popular": popular})]
+    measures = {"holdout": report.to_dict() | {"popular": popular.to_dict(), "verdicts": verdicts}}
     artifact.save(model, folder, measures=measures)
     artifact.save_index(folder, tune_index(model, seconds=1, structures=["exact"], seed=0, threads=1))
     return folder

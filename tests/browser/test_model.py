@@ -49,7 +49,7 @@ def test_items_are_drawn_named_and_compared(page, site):
     name = re.match(r"Film \d+", point_at_an_item(page))[0]
     page.mouse.down()
     page.mouse.up()
-    side = page.locator("section[aria-label='What is meant']")
+    side = page.locator("section[aria-label='Selected item']")
     side.get_by_role("heading", name="Most similar").wait_for()
     assert side.locator("h2").inner_text() == name
     assert side.locator("ol li").count() == 10
@@ -66,7 +66,7 @@ def test_items_are_drawn_named_and_compared(page, site):
 
 def test_a_whole_title_is_found_before_longer_ones(page, site):
     go(page, site, "map")
-    heading = page.locator("section[aria-label='What is meant'] h2")
+    heading = page.locator("section[aria-label='Selected item'] h2")
     for title in ("Film 1", "film 7"):
         page.get_by_label("Find an item").fill(title)
         page.keyboard.press("Enter")
@@ -100,7 +100,7 @@ def test_keys_do_what_a_pointer_does(page, site):
     page.get_by_role("heading", name="Most similar").wait_for()
     page.get_by_label("Find an item").fill("Film 17")
     page.get_by_label("Find an item").press("Enter")
-    page.locator("section[aria-label='What is meant'] h2").filter(has_text="Film 17").wait_for()
+    page.locator("section[aria-label='Selected item'] h2").filter(has_text="Film 17").wait_for()
     page.get_by_role("button", name="Whole map").click()
 
 
@@ -144,6 +144,10 @@ def test_all_that_there_is_to_know_is_shown(page, site):
         twin = page.locator("figure details").nth(place)
         twin.locator("summary").click()
         twin.locator("tbody tr").first.wait_for()
+    metrics = page.get_by_role("table", name="Metrics on held-out ratings")
+    assert metrics.locator("th[scope=col]").all_inner_texts() == ["metric", "bpmf (holdout)", "popular (holdout)"]
+    assert not metrics.get_by_text("object").count()
+    assert page.get_by_text("best for lists: ").count() == 1
     assert page.get_by_role("table", name="Convergence").locator("tbody tr").count() >= 5
     assert page.get_by_role("table", name="Erratic raters").locator("tbody tr").count() == 10
     axe(page)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 import httpx2 as httpx
+from browser.conftest import films, site_of
 from browser.looking import axe, go, settled, titles
+
+from tastespace import Joint, artifact
 
 
 def test_a_card_says_what_how_sure_and_why(page, site):
@@ -52,6 +55,32 @@ def test_a_policy_changes_the_list_for_all_to_see(page, site):
     assert page.get_by_label("Exploratory").is_checked()
 
 
+def test_what_is_chosen_and_liked_is_shown_with_the_rating(open_page, tmp_path):
+    """The default model for stars: its score is no rating, and the cards show the rating all the same."""
+    model = Joint(n_factors=3, chains=2, warmup=30, draws=30, seed=1, threads=1).fit(films())
+    artifact.save(model, tmp_path / "joint")
+    site, page = site_of(tmp_path / "joint", tmp_path / "state"), open_page()
+    go(page, site, "recommendations?user=3")
+    ranking = model.recommend([3], uncertainty=True)
+    shown, first = ranking.uncertainty, page.locator("ol.cards .card").first
+    words = first.locator(".bar").get_attribute("aria-label")
+    assert words.startswith(f"expected {shown.expected_rating[0, 0]:.2f}, 90 % of ratings from ")
+    chosen, liked = (round(100 * share[0, 0]) for share in (shown.chosen_probability, shown.liked_probability))
+    assert f"chosen: {chosen} % · liked: {liked} %" in first.inner_text()
+    assert "score" not in first.inner_text()
+    base = first.get_by_text("chosen:").get_attribute("title")
+    assert base == f"Among the next choices; {100 * shown.base_rate:.1f} % for an average item."
+    assert first.get_by_text("liked:").get_attribute("title") == f"A rating of at least {shown.liked_from[0]:.2f}."
+    assert "By what the user would choose and like." in page.locator("main").inner_text()
+    axe(page)
+    page.get_by_label("Rating", exact=True).check()
+    page.locator("#summary").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
+    assert "policy=rating" in page.url
+    ids = model.recommend([3], policy="rating").item_ids
+    assert [int(re.match(r"Film (\d+)", title)[1]) for title in titles(page)] == list(ids)
+    site.end(page)
+
+
 def test_filters_hold(page, site):
     go(page, site, "recommendations?user=3")
     page.get_by_label("genres").select_option("Horror")
@@ -69,7 +98,7 @@ def test_filters_hold(page, site):
     page.locator("#summary").filter(has_text="No item matches: relax the filters.").wait_for()
 
 
-def test_a_wrong_condition_is_told_and_the_page_goes_on(page, site):
+def test_a_wrong_condition_is_reported_and_the_page_goes_on(page, site):
     go(page, site, "recommendations?user=3")
     page.get_by_label("other condition").fill("genre = = 3")
     page.get_by_label("other condition").press("Enter")
@@ -82,7 +111,7 @@ def test_a_wrong_condition_is_told_and_the_page_goes_on(page, site):
     trouble.wait_for(state="hidden")
 
 
-def test_somebody_unknown_gets_the_list_for_anybody(page, site):
+def test_an_unknown_user_gets_the_default_list(page, site):
     go(page, site, "recommendations?user=3")
     page.get_by_label("User", exact=True).fill("nobody <b>here</b>")
     page.get_by_role("button", name="Show").click()

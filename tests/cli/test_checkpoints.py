@@ -166,7 +166,7 @@ def test_what_is_refused(folder, tmp_path):
     assert err == "error: every is 0; expected a whole number of at least 1\n"
     als = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", "--model", "als")
     _, err = run(*als, "--checkpoint", tmp_path / "state", code=1)
-    assert err.startswith("error: ALS keeps no checkpoints: it draws no samples, and is fitted in one go")
+    assert err.startswith("error: ALS keeps no checkpoints: it draws no samples")
     assert not (tmp_path / "state").exists()
 
 
@@ -181,10 +181,12 @@ def test_another_run_and_a_run_that_is_there(folder, tmp_path):
     assert err.startswith(f"error: {state} holds checkpoints of a run (chain ")
     assert "resume it (--resume on the command line)" in err
     _, err = run(*options, "--resume", "--n-factors", 3, code=1)
-    assert err.startswith(f"error: the checkpoints in {state} are of another run: n_factors is 3, expected 2. Repeat")
+    assert err.startswith(
+        f"error: the checkpoints in {state} belong to another run: n_factors is 3, expected 2. Repeat"
+    )
     (tmp_path / "others.csv").write_text("user,item,rating\n1,1,4\n1,2,3\n2,1,2\n")
     _, err = run(options[0], tmp_path / "others.csv", *options[2:], "--resume", code=1)
-    assert "of another run: ratings is '3 by 2 users of 2 items, " in err
+    assert "to another run: ratings is '3 by 2 users of 2 items, " in err
 
 
 def test_nothing_to_resume_from_is_a_warning(folder, tmp_path):

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from cli.program import Forked, as_a_process, tastespace
 
-from tastespace import load
+from tastespace import DampedBias, Popular, evaluate, find_best, load, random_split, read, time_split
 from tastespace.cli import main
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -78,7 +78,9 @@ def test_fit_json_with_holdout(folder, tmp_path):
     n = len((folder / "ratings.csv").read_text().splitlines()) - 1
     order = {"kendall_tau", "pairwise_accuracy", "ndcg_rated@5", "ndcg_rated@10", "ndcg_rated@20"}
     told = {"rmse", "mae", "crps", "log_score", "kind", "n", "cold", "calibration", "groups"}
-    assert said["holdout"].keys() == told | order
+    lists = {"ndcg@10", "recall@20", "coverage@10", "lists", "found", "popular", "verdicts"}
+    assert said["holdout"].keys() >= told | order | lists
+    assert said["holdout_by"] == "random"
     assert said["holdout"]["n"] == int(0.2 * n)
     assert said["n_ratings"] == n - int(0.2 * n)
     assert said["fit_seconds"] > 0
@@ -89,6 +91,60 @@ def test_fit_json_with_holdout(folder, tmp_path):
     assert set(zip(trained.user_ids(), trained.item_ids(), strict=True)) == expected
     manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
     assert manifest["measures"]["holdout"] == said["holdout"]
+
+
+def test_fit_shows_lists_beside_those_of_what_is_popular(folder, tmp_path):
+    options = ("--model", "bias", "--holdout", 0.2)
+    shown = tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "m", *options).stdout
+    said = as_json(tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "m", *options, "--json"))["holdout"]
+    split = random_split(read(folder / "ratings.csv"), 0.2, seed=0)
+    reports = {"bias": evaluate(load(tmp_path / "m"), split), "popular": evaluate(Popular().fit(split.train), split)}
+    for name, found in (("bias", said), ("popular", said["popular"])):
+        measures = ("ndcg@10", "recall@20", "coverage@10", "popularity_lift@10")
+        figures = [reports[name][measure] for measure in measures]
+        assert [found[measure] for measure in measures] == figures
+        assert [name, *(f"{value:.4f}" for value in figures)] in [line.split() for line in shown.splitlines()]
+    (verdict,) = said["verdicts"]
+    assert verdict["words"] in shown.splitlines()
+    assert verdict == json.loads(json.dumps(find_best(reports)[-1].to_dict()))
+    assert "--holdout-by" not in shown
+
+
+def test_fit_holds_out_by_time(folder, tmp_path):
+    timed = pl.read_csv(folder / "ratings.csv").with_columns(time=pl.int_range(pl.len()) * 86_400 + 1_000_000_000)
+    timed.write_csv(tmp_path / "timed.csv")
+    fit = ("fit", tmp_path / "timed.csv", "-o", tmp_path / "m", "--model", "bias", "--holdout", 0.2)
+    both = as_json(tastespace(*fit, "--holdout-by", "both", "--json"))
+    assert both["n_ratings"] == len(load(tmp_path / "m").ratings_)
+    saved = load(tmp_path / "m").ratings_.fingerprint()
+    split = time_split(read(tmp_path / "timed.csv"), 0.2)
+    assert both["holdout_by_time"]["rmse"] == evaluate(DampedBias().fit(split.train), split)["rmse"]
+    assert both["holdout_by_time"].pop("fit_seconds") > 0
+    later = as_json(tastespace(*fit, "--holdout-by", "time", "--json"))
+    assert "holdout_by_time" not in later
+    assert later["holdout"] == both["holdout_by_time"]
+    assert load(tmp_path / "m").ratings_.fingerprint() == split.train.fingerprint() != saved
+    shown = tastespace(*fit).stdout
+    assert as_json(tastespace(*fit, "--json"))["holdout"] == both["holdout"]
+    assert load(tmp_path / "m").ratings_.fingerprint() == saved
+    assert "--holdout-by both also tests on the latest, with one more fit" in shown
+    assert "\nholdout by time (fitted again on " in tastespace(*fit, "--holdout-by", "both").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "part"),
+    [
+        (["--holdout-by", "time"], 2, "--holdout-by expects --holdout SHARE"),
+        (["--holdout", 0.1, "--holdout-by", "year"], 1, "expected one of random, time, both"),
+        (["--holdout", 0.1, "--holdout-by", "both"], 1, "the ratings have no times"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_held_out(options, code, part, folder, tmp_path):
+    result = tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "m", "--model", "mean", *options)
+    assert result.returncode == code
+    assert part in result.stderr
+    assert not (tmp_path / "m").exists()
 
 
 def test_fit_refit_saves_a_model_of_all_ratings(folder, tmp_path):
@@ -459,7 +515,7 @@ def test_ratings_that_are_all_alike_bring_a_warning(tmp_path):
     (tmp_path / "ones.csv").write_text("user,item,rating\n1,1,1\n1,2,1\n2,1,1\n")
     told = tastespace("fit", tmp_path / "ones.csv", "--dry-run", "--model", "bpmf")
     assert told.returncode == 0
-    assert "warning: all ratings are 1: their values tell nothing" in told.stderr
+    assert "warning: all ratings are 1: their values say nothing" in told.stderr
     assert "warning" not in tastespace("fit", tmp_path / "ones.csv", "--dry-run", "--model", "popular").stderr
 
 

@@ -56,7 +56,7 @@ def test_figure(folder, tmp_path):
     assert "expected" in run("curves", folder / "model", "--figure", tmp_path / "curves.txt", code=1).stderr
 
 
-def test_another_model_is_told_so(folder):
+def test_another_model_is_refused(folder):
     result = run("curves", folder / "bias", code=1)
     assert result.stderr.startswith("error: DampedBias takes ratings as they are and has no curves")
     assert result.stderr.count("\n") == 1

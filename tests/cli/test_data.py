@@ -84,7 +84,7 @@ def test_get_from_a_file_shows_the_terms_and_the_next_step(run, archive, tmp_pat
     assert lines[-1] == "next: tastespace fit ml-25m --out MODEL"
     first, second = result.stderr.splitlines()
     assert re.fullmatch(r"warning: .*copy\.zip is not the published archive: its md5 is .*", first)
-    assert second == "warning: 3 ratings were read, and ml-25m has 25,000,095: is this the right one?"
+    assert second == "warning: 3 ratings were read, but ml-25m has 25,000,095: is this the right one?"
     assert archive.exists()
     again = run("get", "ml-25m")
     assert again.returncode == 0
@@ -172,7 +172,7 @@ def test_an_interrupted_download_says_that_it_can_be_continued(tmp_path):
         _, complaint = process.communicate(timeout=30)
         thread.join(10)
     assert process.returncode == 130
-    assert complaint == "interrupted; what has come so far is kept, run it again to continue\n"
+    assert complaint == "interrupted; the part downloaded so far is kept, run it again to continue\n"
     assert part.read_bytes() == b"x" * 5000
 
 
@@ -205,7 +205,7 @@ def test_describe_tells_of_a_data_set_without_downloading_it(run, archive):
     result = run("describe", "ml-25m")
     assert result.returncode == 0
     assert "25,000,095 ratings" in result.stdout
-    assert "not here yet; next: tastespace data get ml-25m" in result.stdout
+    assert "not downloaded; next: tastespace data get ml-25m" in result.stdout
     assert json.loads(run("describe", "ml-25m", "--json").stdout)["ratings"] is None
     run("get", "ml-25m", "--from", archive)
     assert re.search(r"^ratings +3$", run("describe", "ml-25m").stdout, re.MULTILINE)
@@ -232,7 +232,7 @@ def test_every_option_is_on_the_command_line_page():
 def test_a_wrong_archive_is_noticed_by_its_size(run, archive, tmp_path):
     result = run("get", "ml-25m", "--from", archive, "--cache", tmp_path / "cache")
     assert result.returncode == 0
-    assert "and ml-25m has 25,000,095: is this the right one?" in result.stderr
+    assert "but ml-25m has 25,000,095: is this the right one?" in result.stderr
     assert f"next: TASTESPACE_CACHE={tmp_path / 'cache'} tastespace fit ml-25m" in result.stdout
 
 

@@ -73,7 +73,7 @@ def test_figures(folder, tmp_path):
     assert said["figures"] == [str(tmp_path / "figures" / name) for name in names]
 
 
-def test_a_model_without_chains_is_told_so(folder):
+def test_a_model_without_chains_is_refused(folder):
     result = run(folder / "bias", code=1)
     assert result.stderr.startswith("error: the model bias has no chains")
     assert result.stderr.endswith("expected a model that samples, such as bpmf\n")

@@ -6,10 +6,24 @@ import json
 import re
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from cli.program import tastespace
 
-from tastespace import BPMF, DampedBias, Popular, compare_reports, evaluate, load, random_split, read, save
+from tastespace import (
+    BPMF,
+    DampedBias,
+    Popular,
+    Ratings,
+    compare_reports,
+    evaluate,
+    find_best,
+    load,
+    random_split,
+    read,
+    save,
+    time_split,
+)
 from tastespace.errors import ConvergenceWarning
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -55,15 +69,70 @@ def test_tables(folder):
 def test_json_is_the_report(folder):
     said = json.loads(run(folder / "bias", folder / "test.csv", "--json", "--seed", 3, "--relevant", 4).stdout)
     report = evaluate(load(folder / "bias"), read(folder / "test.csv"), seed=3, relevant=4)
+    more = {name: said.pop(name) for name in ("popular", "popular_comparison", "verdicts")}
+    assert said.pop("later_share") is None  # There are no times.
     assert said == json.loads(json.dumps(report.to_dict()))
     assert said["lists"]["relevant"] == 4
+    model = Popular().fit(load(folder / "bias").ratings_)
+    popular = evaluate(model, read(folder / "test.csv"), {}, seed=3, relevant=4, calibration=False)
+    assert more["popular"] == json.loads(json.dumps(popular.to_dict()))
+    less = compare_reports(report, popular, seed=3)["ndcg@10"]
+    assert more["popular_comparison"]["ndcg@10"] == json.loads(json.dumps(less.to_dict()))
+    verdicts = find_best({"bias": report, "popular": popular}, seed=3)
+    assert more["verdicts"] == json.loads(json.dumps([verdict.to_dict() for verdict in verdicts]))
+
+
+def test_what_is_popular_is_beside_the_model(folder):
+    shown = run(folder / "bias", folder / "test.csv").stdout
+    test = read(folder / "test.csv")
+    reports = {name: evaluate(load(folder / name), test) for name in ("bias", "popular")}
+    rows = {line.split()[0]: line.split() for line in shown.partition("\nLists of")[2].splitlines() if line.strip()}
+    for name, report in reports.items():
+        figures = [f"{report[measure]:.4f}" for measure in ("recall@20", "coverage@10", "popularity_lift@10")]
+        assert rows[name][1] == f"{report['ndcg@10']:.4f}"
+        assert rows[name][-3:] == figures
+    assert "Share of the relevant test ratings in lists of 10 by the number of training ratings of the items" in shown
+    assert f"\n{find_best(reports)[-1]}\n" in shown
+    # The baseline itself stands alone.
+    assert "best for" not in run(folder / "popular", folder / "test.csv").stdout
+
+
+def test_a_model_whose_folder_is_called_popular_is_not_taken_for_it(folder, tmp_path):
+    save(load(folder / "bias"), tmp_path / "popular")
+    said = json.loads(run(tmp_path / "popular", folder / "test.csv", "--json").stdout)
+    (lists,) = said["verdicts"]
+    assert {lists["best"], *lists["behind"]} == {"popular", "popular items"}
+
+
+@pytest.mark.parametrize("make", [time_split, random_split], ids=["time", "random"])
+def test_whether_it_is_a_test_of_the_future(make, tmp_path):
+    ratings = tastes(40, 30, rng=generator(4))[0]
+    times = np.arange(len(ratings)) * 3600 + 1_000_000_000
+    split = make(Ratings.from_arrays(ratings.user_ids(), ratings.item_ids(), ratings.values, times), 0.2)
+    save(DampedBias().fit(split.train), tmp_path / "bias")
+    split.test.to_polars().write_csv(tmp_path / "test.csv")
+    said = json.loads(run(tmp_path / "bias", tmp_path / "test.csv", "--json").stdout)
+    assert said["later_share"] == np.mean(split.test.times > split.train.times.max())
+    shown = run(tmp_path / "bias", tmp_path / "test.csv").stdout.splitlines()[1]
+    if make is time_split:
+        assert shown == "all test ratings are later than the training ratings: a test of the future"
+    else:
+        assert shown.startswith(f"{said['later_share']:.0%} of the test ratings are later than all training ratings")
+
+
+def test_lists_of_some_users(folder):
+    said = json.loads(run(folder / "bias", folder / "test.csv", "--max-users", 10, "--json").stdout)
+    assert said["lists"]["users"] == said["popular"]["lists"]["users"] == 10
+    shown = run(folder / "bias", folder / "test.csv", "--max-users", 10).stdout
+    assert f"Lists of 10 users drawn at random from {10 + said['lists']['users_not_drawn']}" in shown
 
 
 def test_predictions_only(folder):
     options = ("--no-ranking", "--bootstrap", 0, "--json")
     said = json.loads(run(folder / "bias", folder / "test.csv", *options).stdout)
     order = {"kendall_tau", "pairwise_accuracy", "ndcg_rated@5", "ndcg_rated@10", "ndcg_rated@20"}
-    assert said.keys() == {"rmse", "mae", "kind", "n", "cold", "groups"} | order
+    assert said.keys() == {"rmse", "mae", "kind", "n", "cold", "groups", "verdicts", "later_share"} | order
+    assert said["verdicts"] == []
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +180,8 @@ def test_figures(folder, tmp_path):
     shown = run(folder / "bias", folder / "test.csv", *options)
     assert shown.stdout.endswith("evaluation.html\n")
     page = (tmp_path / "figures" / "evaluation.html").read_text()
-    assert page.count("<img") == 4
+    assert page.count("<img") == 6
+    assert "<p>best for lists: " in page
     for name, value in {
         "models": f"{folder / 'bias'}, {folder / 'popular'}",
         "test file": folder / "test.csv",

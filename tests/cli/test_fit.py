@@ -137,7 +137,7 @@ def test_others_learn_it_too(folder, tmp_path, name):
     assert str(load(tmp_path / "model").learning_) in shown.stdout
 
 
-def test_who_should_draw_more_is_told_how(folder, tmp_path):
+def test_the_warning_says_how_to_draw_more(folder, tmp_path):
     few = ("--regularisation", "empirical-bayes:draws=4")
     tastespace("fit", folder / "ratings.csv", "--model", "als", "--n-factors", "2", *few, "--out", tmp_path / "model")
     shown = tastespace("diagnose", tmp_path / "model").stdout

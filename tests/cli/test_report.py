@@ -82,7 +82,7 @@ def test_models_of_one_name_are_called_by_their_paths(folder, tmp_path):
     assert said["models"] == [str(one), str(other)]
 
 
-def test_lists_of_whom_was_named(folder, tmp_path):
+def test_lists_of_named_users(folder, tmp_path):
     out = tmp_path / "report.html"
     run(folder / "als", "--out", out, "--for", "7", "--for", 3)
     (model,) = values_of(out)["models"]
@@ -102,13 +102,13 @@ def test_measured_on_a_file(folder, tmp_path):
 
 def test_an_unknown_user(folder, tmp_path):
     told = refused(folder / "als", folder / "bias", "--out", tmp_path / "report.html", "--for", "nobody")
-    assert told == "error: no model knows the user 'nobody'; expected one of the training ratings\n"
+    assert told == "error: no model knows the user 'nobody'; expected a user of the training ratings\n"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_same_model_twice(folder, tmp_path):
     told = refused(folder / "als", folder / "als", "--out", tmp_path / "report.html", code=2)
-    assert "the same model is there twice" in told
+    assert "the same model is given twice" in told
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,14 +9,16 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import closing
 
 import httpx2 as httpx
 import pytest
 from cli.program import COMMAND, tastespace
 
-from tastespace import ALS, artifact
+from tastespace import ALS, Popular, artifact
 from tastespace.randomness import generator
-from tastespace.testing.toys import gaussian
+from tastespace.service.store import Store
+from tastespace.testing.toys import counts, gaussian
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +123,37 @@ def test_what_cannot_be_served(model, tmp_path):
 
 
 @pytest.mark.parametrize("verb", [["serve"], ["retrain", "--out", "new"]])
-def test_the_password_of_a_database_is_not_told(model, tmp_path, verb):
+def test_the_password_of_a_database_is_not_shown(model, tmp_path, verb):
     url = "postgresql://someone:very-secret@127.0.0.1:1/ratings"
     for given, environment in ((["--db", url], {}), ([], {"TASTESPACE_DATABASE": url})):
         ended = tastespace(verb[0], model, *verb[1:], *given, cwd=tmp_path, **environment)
         assert ended.returncode == 1
         assert "the ratings database cannot be reached" in ended.stderr
         assert "very-secret" not in ended.stdout + ended.stderr
+
+
+def test_a_model_is_chosen_again_if_it_is_asked_for(tmp_path):
+    ratings, _ = counts(80, 40, rng=generator(2))
+    artifact.save(Popular(seed=1).fit(ratings.with_kind("counts")), tmp_path / "old")
+    url = f"sqlite:///{tmp_path / 'ratings.db'}"
+    with closing(Store(url)) as store:
+        store.migrate()
+        store.import_ratings(ratings, "any")
+    again = ("retrain", tmp_path / "old", "--db", url, "--threads", 1)
+    kept = tastespace(*again, "--out", tmp_path / "kept", "--json")
+    assert kept.returncode == 0, kept.stderr
+    assert (json.loads(kept.stdout)["model"], json.loads(kept.stdout)["choice"]) == ("popular", None)
+    chosen = tastespace(*again, "--out", tmp_path / "new", "--choose")
+    assert chosen.returncode == 0, chosen.stderr
+    found = artifact.load(tmp_path / "new")
+    assert (
+        f"model: {found.choice_['model']}, because the values are counts: as declared; its NDCG@100 on" in chosen.stdout
+    )
+    assert len(found.choice_["tried"]) > 1
+    refused = tastespace(*again, "--out", tmp_path / "no", "--choose", "--budget", -1)
+    assert refused.returncode == 1
+    assert "budget is -1" in refused.stderr
+    assert not (tmp_path / "no").exists()
 
 
 def test_nothing_to_retrain_on(model, tmp_path):

@@ -39,7 +39,7 @@ def test_the_table_and_the_command(file, tmp_path):
     assert result.stderr == ""
     shown = result.stdout
     assert found.table().title in shown
-    assert f"best: RMSE {found.value:.4f}, as it is {found.defaults:.4f}; chosen by these held-out ratings" in shown
+    assert f"best: RMSE {found.value:.4f}, defaults {found.defaults:.4f}; chosen on these held-out ratings" in shown
     (command,) = [line for line in shown.splitlines() if line.startswith("to fit it: ")]
     words = shlex.split(command.removeprefix("to fit it: "))
     assert words[:5] == ["tastespace", "fit", str(file), "--model", "bias"]
@@ -88,7 +88,7 @@ def test_interrupted_and_resumed(file, tmp_path, monkeypatch):
     monkeypatch.setattr(verb, "search", interrupted)
     folder, out = tmp_path / "kept", tmp_path / "model"
     result = run(file, *QUICK, "--folder", folder, "--out", out, code=130)
-    assert f"{folder} has the trials: go on with the same command and --resume" in result.stderr
+    assert f"{folder} has the trials: continue with the same command and --resume" in result.stderr
     assert not out.exists()
     monkeypatch.setattr(verb, "search", real)
     resumed = json.loads(run(file, *QUICK, "--folder", folder, "--resume", "--json").stdout)
@@ -102,7 +102,7 @@ def test_interrupted_and_resumed(file, tmp_path, monkeypatch):
 
 def test_nothing_beats_it_and_what_is_learned(file):
     shown = run(file, *QUICK, "--range", "user_damping=90..99", "--range", "item_damping=90..99").stdout
-    assert "nothing beats bias as it is: RMSE" in shown
+    assert "nothing beats the defaults of bias: RMSE" in shown
     short = ("--set", "chains=1", "--set", "warmup=1", "--set", "draws=3", "--range", "n_factors=1..2")
     shown = run(file, "--model", "bpmf", "--trials", 1, "--rungs", 1, "--threads", 1, *short).stdout
     assert "bpmf learns all but the number of factors from the ratings" in shown
@@ -112,7 +112,7 @@ def test_nothing_beats_it_and_what_is_learned(file):
     ("options", "message", "code"),
     [
         (("--model", "alx"), "there is no model 'alx'; expected one of", 1),
-        (("--model", "mean"), "the model mean has nothing to be tuned; expected one of", 1),
+        (("--model", "mean"), "the model mean has nothing to tune; expected one of", 1),
         (("--model", "bias", "--trials", 0), "trials is 0; expected a whole number of at least 1", 1),
         (("--model", "bias", "--seconds", 0), "seconds is 0.0; expected a number above 0", 1),
         (("--model", "bias", "--range", "user_damping=3"), "expected key=low..high", 1),
@@ -131,9 +131,9 @@ def test_a_model_that_does_not_suit_is_said_so_first(file, tmp_path):
     ones.write_text("\n".join(["user,item,rating", *lines]) + "\n")
     result = run(ones, *QUICK, "--trials", 1, "--kind", "one-class")
     assert result.stderr.startswith("warning: all ratings are 1")
-    assert "judged by NDCG@10" in result.stdout
+    assert "measured by NDCG@10" in result.stdout
 
 
 def test_a_configuration_that_cannot_be_written(file, tmp_path):
     result = run(file, *QUICK, "--trials", 1, "--save-config", tmp_path / "no" / "fit.toml", code=1)
-    assert "there is no such folder; expected a file in a folder that is there" in result.stderr
+    assert "the folder does not exist; expected a file in an existing folder" in result.stderr

@@ -86,7 +86,7 @@ def test_many_new_ratings_restart_and_may_replace_the_model(folder, tmp_path):
 def test_sweeps_can_be_said(folder, tmp_path):
     said = as_json("update", folder / "bpmf", folder / "many.csv", "-o", tmp_path / "m", "--sweeps", 2)
     assert (said["news"]["how"], said["news"]["sweeps"]) == ("warm restart", 2)
-    with pytest.warns(UserWarning, match="sweeps=0 leaves old items as they were"):
+    with pytest.warns(UserWarning, match="sweeps=0 leaves old items unchanged"):
         said = as_json("update", folder / "bpmf", folder / "many.csv", "-o", tmp_path / "m", "--sweeps", 0)
     assert said["news"]["how"] == "kept draws"
 
@@ -126,7 +126,7 @@ def with_index(folder, tmp_path):
         ("als", "many.csv", [], "dropped"),
     ],
 )
-def test_what_becomes_of_an_index_is_told(folder, tmp_path, with_index, name, file, options, fate):
+def test_the_fate_of_an_index_is_reported(folder, tmp_path, with_index, name, file, options, fate):
     model = with_index(name)
     asked = ("update", model, folder / file, "--out", tmp_path / "m", *options)
     assert as_json(*asked)["index"] == fate
@@ -144,7 +144,7 @@ def test_a_grown_index_stays_so(folder, tmp_path, with_index):
     assert as_json("update", model, tmp_path / "more.csv", "--out", model, "--sweeps", 0)["index"] == "kept"
 
 
-def test_without_an_index_nothing_is_told_of_one(folder, tmp_path):
+def test_without_an_index_nothing_is_said_about_one(folder, tmp_path):
     asked = ("update", folder / "als", folder / "many.csv", "--out", tmp_path / "m")
     assert as_json(*asked)["index"] is None
     assert "the index" not in run(*asked).stdout
@@ -177,7 +177,7 @@ def test_columns_can_be_named(folder, tmp_path):
         ("bpmf", "item,rating\n1,3\n", [], "user"),
         ("bpmf", "user,item,rating\n0,1,3\n", ["--sweeps", "few"], "--sweeps is 'few'"),
         ("bpmf", "user,item,rating\n0,1,3\n", ["--sweeps=-1"], "--sweeps is '-1'"),
-        ("als", "user,item,rating\n0,1,3\n", ["--sweeps", "5"], "no chains to go on with"),
+        ("als", "user,item,rating\n0,1,3\n", ["--sweeps", "5"], "no chains to continue"),
         ("bare", "user,item,rating\n0,1,3\n", [], "saved without its ratings"),
         ("nowhere", "user,item,rating\n0,1,3\n", [], "there is no artifact"),
     ],

@@ -56,7 +56,7 @@ BAD = {
         b"ann,tea\nbob,jam\n",
         1,
         "the first line may be a header or a choice",
-        "to be told whether there is a header",
+        "an explicit choice (--header or --no-header",
     ),
     "no known column": (b"a,b,c\n1,2,3\n", None, "no column for the user and the item and the rating", "say which"),
     "column twice": (b"user,item,rating,rating\n1,2,3,4\n", None, "more than one column 'rating'", "different names"),
@@ -102,7 +102,7 @@ BAD = {
     ),
     "zstd cut off": (zstandard.compress(LONG)[:-9], None, "the zstd file is cut off or damaged", "a whole one"),
     "bad line inside gzip": (gzip.compress(GOOD + b"1,2,x,4\n"), 3, "'x' is not a rating", "a finite number"),
-    "JSON array": (b'[{"user": 1, "item": 2, "rating": 3}]', None, "this is one JSON array", "one object a line"),
+    "JSON array": (b'[{"user": 1, "item": 2, "rating": 3}]', None, "this is one JSON array", "one object per line"),
     "broken JSON": (b'{"user": 1, "item": 2, "rating": 3}\n{"user": 1\n', 2, "this is not JSON", "one JSON object"),
     "JSON list": (b'{"user": 1, "item": 2, "rating": 3}\n[1, 2]\n', 2, "this is a JSON list", "one JSON object"),
     "JSON without ratings": (

@@ -10,7 +10,7 @@ from tastespace.models.base.similarity import RaterBits, n_words
 from tastespace.randomness import generator
 
 
-def test_many_users_and_an_item_that_nobody_rated():
+def test_many_users_and_an_item_without_ratings():
     """More than one word of 64 users; item 3 has no raters."""
     rng = generator(5)
     rated = rng.random((200, 4)) < [0.5, 0.1, 0.9, 0]
@@ -27,6 +27,6 @@ def test_words_have_room_for_all_users():
     assert [n_words(n) for n in (0, 1, 64, 65)] == [0, 1, 1, 2]
 
 
-def test_nobody_rated_anything():
+def test_no_ratings_at_all():
     nothing = CSR(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     assert RaterBits.of(nothing, 0).cosines(np.array([0]), np.array([1])).tolist() == [0]

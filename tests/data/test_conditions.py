@@ -178,7 +178,7 @@ def test_large_ids_are_not_rounded():
         ("year = 5)", 8, "expected and, or, or the end"),
         ("year ! 5", 5, "expected != or not"),
         ("title = 'x", 8, "opens a quotation mark"),
-        ("yeer = 5", 0, "not known of the items; expected one of genres, year.*did you mean year"),
+        ("yeer = 5", 0, "not an attribute of the items; expected one of genres, year.*did you mean year"),
         ("rating > 3", 0, "did you mean ratings"),
         ("colour = red", 0, "expected one of genres, year"),
         ("year > new", 7, "expected a finite number: that is what year has"),

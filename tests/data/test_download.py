@@ -180,7 +180,7 @@ def test_without_a_strong_tag_the_date_names_the_version(here, target):
 def test_a_second_run_continues_the_first(here, target, monkeypatch):
     here.cuts = [200_000]
     monkeypatch.setattr(module, "TRIES", 1)
-    with pytest.raises(DataError, match="what has come is kept, run it again") as raised:
+    with pytest.raises(DataError, match="the part received is kept, run it again") as raised:
         fetch(here, target)
     assert "200 kB of 1.0 MB" in str(raised.value)
     assert left(target) == ["set.zip.part", "set.zip.part.json"]
@@ -216,7 +216,7 @@ def test_without_a_version_and_a_checksum_nothing_is_continued(here, target):
     assert target.read_bytes() == CONTENT
 
 
-def test_a_file_that_has_become_shorter_is_fetched_anew(here, target, monkeypatch):
+def test_a_file_that_has_become_shorter_is_fetched_again(here, target, monkeypatch):
     here.cuts = [500_000]
     monkeypatch.setattr(module, "TRIES", 1)
     with pytest.raises(DataError):
@@ -263,7 +263,7 @@ def test_with_a_checksum_a_part_without_a_version_is_built_on_and_checked(here, 
     assert "If-Range" not in here.requests[1]
     here.cuts, target = [100_000, 100_000], target.with_name("other.zip")
     here.content = CONTENT[::-1]
-    with pytest.raises(DataError, match="the md5 of what came is"):
+    with pytest.raises(DataError, match="the md5 of the download is"):
         fetch(here, target)
 
 
@@ -326,7 +326,7 @@ def test_a_lasting_fault_is_given_up(here, target):
     assert len(here.requests) == module.TRIES
 
 
-def test_nobody_listens(target):
+def test_no_server_listens(target):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

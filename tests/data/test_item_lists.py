@@ -54,7 +54,7 @@ def test_parquet(tmp_path):
         (b"\xff\xfea\x00", "some.txt"),
         (b"tea\n\xe9\n", "line 2: byte 0xe9 is not UTF-8"),
         ("item,price\ntea,3\njam\n", "line 3: 1 field"),
-        ("foo,bar\n4789,x\n", "no column is called item; expected one item a line; or a table whose header"),
+        ("foo,bar\n4789,x\n", "no column is called item; expected one item per line; or a table whose header"),
         ("1,318\n2,858\n", "no column is called item"),
         ("1::318::5\n2::858::4\n", "no column is called item"),
         ('{"item":3}\n{"item":\n', "line 2: this is not JSON"),

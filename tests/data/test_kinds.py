@@ -255,13 +255,15 @@ def test_new_ratings_of_one_class_are_choices_whatever_their_values():
 
 def test_new_ratings_of_another_kind_are_refused(declared):
     model = DampedBias().fit(declared)
-    with pytest.raises(DataError, match=r"the new ratings are stars \(as declared\), and those of the model counts"):
+    with pytest.raises(
+        DataError, match=r"the new ratings are stars \(as declared\), but those of the model are counts"
+    ):
         model.update(Ratings.from_arrays([0], [3], [2]).with_kind("stars"))
     with pytest.raises(DataError, match="1 of 1 values are not above 0"):
         model.update(Ratings.from_arrays([0], [3], [0]))
 
 
-def test_a_file_is_read_as_told(tmp_path):
+def test_a_file_is_read_as_declared(tmp_path):
     file = tmp_path / "plays.csv"
     file.write_text("user,item,rating\n1,1,1\n1,2,2\n2,1,3\n2,2,1\n")
     assert read(file).kind == "stars"
@@ -275,7 +277,7 @@ def test_a_file_is_read_as_told(tmp_path):
 
 def test_yes_and_no_of_one_sort_say_what_to_use_instead():
     for likelihood in ("probit", "logistic"):
-        with pytest.raises(InvalidParameterError, match=r"all ratings are yes .* implicit-als\) makes lists of it"):
+        with pytest.raises(InvalidParameterError, match=r"all ratings are yes .* implicit-als\) ranks them"):
             BPMF(likelihood=likelihood).fit(ratings([1, 1, 1, 1]))
 
 

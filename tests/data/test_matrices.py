@@ -78,13 +78,13 @@ def test_duplicates_can_be_refused():
 @pytest.mark.parametrize("missing", [None, "0", True, float("inf"), [0]])
 def test_what_is_missing_must_be_said(missing):
     with pytest.raises(
-        InvalidParameterError, match=r"missing is .*cannot say itself: missing=0, missing=float\('nan'\)"
+        InvalidParameterError, match=r"missing is .*not rated' in the matrix: missing=0, missing=float\('nan'\)"
     ):
         Ratings.from_dense(DENSE, missing=missing)
 
 
 def test_saying_nothing_says_why():
-    with pytest.raises(InvalidParameterError, match="missing is None; expected what stands for 'not rated'"):
+    with pytest.raises(InvalidParameterError, match="missing is None; expected the value that means 'not rated'"):
         Ratings.from_dense(DENSE)
 
 
@@ -133,7 +133,7 @@ def test_ids_of_a_pandas_frame():
         (pl.DataFrame({"user": [1, 2], "x": [3, 4]}), "a dense matrix that is a polars frame; expected .*user_ids="),
         (pd.DataFrame({"user": ["a", "b"], "x": [3, 4]}), "entries that are no numbers .* expected a frame of ratings"),
         ([[1, 2], [3]], "this is no matrix .* expected rows of the same length"),
-        ([1, 2, 3], "a matrix of 1 dimensions; expected a row a user, a column an item"),
+        ([1, 2, 3], "a matrix of 1 dimensions; expected a row per user, a column per item"),
         (np.ones((2, 2, 2)), "a matrix of 3 dimensions"),
         ([["1", "2"]], "a matrix of type <U1; expected numbers"),
         ([[1 + 2j]], "a matrix of type complex128; expected numbers"),

@@ -55,7 +55,7 @@ def test_counts_are_as_unequal_as_said(activity, popularity, seed):
 
 
 @pytest.mark.parametrize("least", [1, 20, 60])
-def test_everybody_has_the_least(least):
+def test_every_user_has_the_minimum(least):
     shape = Shape(2_000, 1_000, 200_000, activity=0.35, least=least)
     counts = shape.user_counts(generator(0))
     assert counts.min() >= least
@@ -128,7 +128,7 @@ def test_too_small_a_scale_says_what_would_do():
         ({"n_items": 2.0}, "n_items is 2.0; expected a whole number"),
         ({"n_users": True}, "n_users is True"),
         ({"n_users": 2**31}, "expected at most 2147483647"),
-        ({"n_ratings": 101}, "n_ratings is 101; expected at most one a pair, 10 x 10"),
+        ({"n_ratings": 101}, "n_ratings is 101; expected at most one per pair, 10 x 10"),
         ({"least": 6}, "least is 6, too many for 50 ratings by 10 users"),
         ({"activity": 1.0}, "activity is 1.0; expected a Gini coefficient from 0 to 0.98"),
         ({"popularity": -0.1}, "popularity is -0.1"),

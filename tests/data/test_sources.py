@@ -592,7 +592,7 @@ def test_what_is_no_archive(tmp_path):
         wanted(tmp_path / "missing.zip", tmp_path / "out")
 
 
-def test_a_folder_that_somebody_has_unpacked_will_do(tmp_path):
+def test_an_unpacked_folder_will_do(tmp_path):
     (tmp_path / "ml" / "ml-25m").mkdir(parents=True)
     (tmp_path / "ml" / "ml-25m" / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,2,3.5,964982703\n")
     with pytest.warns(DataWarning, match=r"no movies\.csv in it"):

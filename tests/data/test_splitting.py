@@ -104,7 +104,7 @@ def test_time_split_never_tears_a_second_apart():
             time_split(ratings, **wrong)
 
 
-def test_held_out_users_are_strangers_with_a_history():
+def test_held_out_users_are_new_users_with_a_history():
     ratings = ratings_of(600)
     split = held_out_users(ratings, 0.25, given=0.6, seed=2)
     strangers = set(split.test.users.ids)
@@ -145,7 +145,7 @@ def test_shares_must_be_numbers():
             random_split(ratings, share)
 
 
-def test_held_out_users_may_be_known_by_so_many_ratings():
+def test_held_out_users_may_have_a_number_of_ratings():
     split = held_out_users(ratings_of(400), 0.3, given=5, seed=1)
     assert set(split.history.by_user.counts) == {5}
     assert split.test.n_users == split.history.n_users

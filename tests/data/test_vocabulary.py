@@ -124,7 +124,7 @@ def test_row_minus_one_is_null():
     assert Vocabulary(pl.Series([], dtype=pl.Int64)).at(np.array([-1])).to_list() == [None]
 
 
-def test_nobody_is_asked_for():
+def test_no_ids_give_no_rows():
     vocabulary, _ = Vocabulary.of(["a"])
     assert vocabulary.rows_of([]).tolist() == []
 

@@ -326,7 +326,7 @@ def test_seeds(small):
     assert one.rating == other.rating
 
 
-def test_progress_is_told_where_there_is_more_than_one_block(small, monkeypatch):
+def test_progress_is_reported_for_more_than_one_block(small, monkeypatch):
     model, split = small
     events = []
     evaluate(model, split, ranking=False, bootstrap=0, observer=events.append)
@@ -337,7 +337,7 @@ def test_progress_is_told_where_there_is_more_than_one_block(small, monkeypatch)
     assert events[-1].step == events[-1].total == len(split.test)
 
 
-def test_the_history_is_told_of_once(monkeypatch):
+def test_the_history_is_reported_once(monkeypatch):
     """Warnings are about the whole history, not about each block of it."""
     split = held_out_users(tastes(40, 30, rng=generator(9))[0], 0.4, seed=0)
     model = ALS(n_factors=2, regularisation=0.1, weighting="plain", seed=0).fit(split.train)
@@ -492,5 +492,5 @@ def test_a_prediction_in_parts_is_refused(small):
         def predict(self, *args, **options):
             return replace(super().predict(*args, **options), belief_sd=None)
 
-    with pytest.raises(InvalidParameterError, match="lacks rating, belief_sd or rating_sd"):
+    with pytest.raises(InvalidParameterError, match="has only some of rating, belief_sd and rating_sd"):
         evaluate(Half().fit(split.train), split)

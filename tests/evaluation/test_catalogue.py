@@ -34,7 +34,7 @@ def test_novelty_by_hand():
     assert np.isnan(novelty(LISTS, SHARES)[3])  # an empty list has none
 
 
-def test_an_item_that_nobody_rated_is_as_novel_as_the_rarest():
+def test_an_item_without_ratings_is_as_novel_as_the_rarest():
     assert novelty(np.array([[1]], np.int32), np.array([0.5, 0.0]))[0] == 1.0
 
 

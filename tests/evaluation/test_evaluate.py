@@ -99,7 +99,7 @@ def test_users_without_relevant_items_are_left_out_and_counted():
     assert "left out: 1 user without" in both.table()
 
 
-def test_nobody_with_a_relevant_item_leaves_the_measures_undefined():
+def test_no_user_with_a_relevant_item_leaves_the_measures_undefined():
     report = evaluated([(2, "p2", 1.0)])
     assert report.lists.users == 0
     assert all(np.isnan(value) for value in report.ranking.values())
@@ -120,7 +120,7 @@ def test_cold_items_are_never_found_and_stay_in_the_denominators():
     assert (only.lists.users, only["recall@3"], only["ndcg@3"], only["auc"]) == (1, 0, 0, 0)
 
 
-def test_cold_users_get_the_list_for_anybody_and_count():
+def test_cold_users_get_the_default_list_and_count():
     report = evaluated([("nobody", "p1", 5.0)])
     assert (report["precision@1"], report["auc"]) == (1, 1)
     assert (report.lists.users, report.lists.cold_users) == (1, 1)
@@ -136,7 +136,7 @@ def test_lists_longer_than_the_catalogue():
 
 
 def test_what_was_rated_in_training_is_no_candidate_and_no_test():
-    with pytest.warns(DataWarning, match="1 of 2 test ratings are of pairs that the model was fitted on"):
+    with pytest.warns(DataWarning, match="1 of 2 test ratings are of pairs the model was fitted on"):
         report = evaluated([(2, "p1", 5.0), (2, "p2", 5.0)])
     assert report.seen == report.to_dict()["seen"] == 1
     assert (report["precision@1"], report["recall@1"], report.lists.relevant_ratings) == (1, 1, 1)
@@ -159,7 +159,7 @@ def test_ratings_that_are_all_alike_are_all_relevant():
     assert (report.lists.users, report["precision@1"], report["ndcg@1"]) == (1, 1, 1)
 
 
-def test_the_history_of_strangers_is_not_recommended_to_them():
+def test_the_history_of_new_users_is_not_recommended_to_them():
     split = Split(
         TRAIN, Ratings.from_arrays([99], ["p3"], [5.0]), Ratings.from_arrays([99, 99], ["p1", "p2"], [5.0, 5.0])
     )
@@ -225,7 +225,7 @@ def test_seeds(fitted):
     assert other.intervals["rmse"] != same.intervals["rmse"]
 
 
-def test_no_list_is_longer_than_needed_and_progress_is_told(fitted):
+def test_no_list_is_longer_than_needed_and_progress_is_reported(fitted):
     model, test = fitted
     events = []
     evaluate(model, test, observer=events.append)

@@ -139,7 +139,7 @@ def test_the_size_of_a_count_does_not_matter(split):
 
 
 def test_all_can_be_relevant_for_a_model_of_stars():
-    """So that it can be compared with a model of choices."""
+    """So that it can be compared with an implicit model."""
     split = random_split(choices("stars"), 0.25, seed=0)
     stars, taken = DampedBias().fit(split.train), EASE(regularisation=5.0).fit(split.train)
     one, other = evaluate(stars, split, relevant="all"), evaluate(taken, split, relevant="all")
@@ -201,7 +201,7 @@ def test_cold_choices_are_never_found():
     assert report.lists.cold_relevant_ratings == 1
 
 
-def test_strangers_with_a_history():
+def test_new_users_with_a_history():
     split = held_out_users(choices(), 0.3, seed=1)
     model = EASE(regularisation=5.0).fit(split.train)
     report = evaluate(model, split, bootstrap=0)
@@ -256,7 +256,7 @@ def test_values_that_no_choice_has():
     train = Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "c", "b"], [1, 5, 2, 3, 4]).with_kind("counts")
     test = Ratings.from_arrays([1, 3], ["c", "a"], [-2, 3])
     model = EASE(regularisation=1.0).fit(train)
-    with pytest.raises(InvalidParameterError, match="test values go down to -2, and what was chosen has one above 0"):
+    with pytest.raises(InvalidParameterError, match="test values go down to -2, but implicit feedback is above 0"):
         evaluate(model, test)
     with pytest.raises(InvalidParameterError, match="counts ratings do not say what was liked"):
         evaluate(model, test, relevant="liked")
@@ -265,7 +265,7 @@ def test_values_that_no_choice_has():
 
 
 def test_nothing_to_measure(split):
-    for model, what in ((Popular(), "counts ratings are"), (EASE(), "a model of choices is")):
+    for model, what in ((Popular(), "counts ratings are"), (EASE(), "an implicit model is")):
         with pytest.raises(InvalidParameterError, match=f"{what} measured by lists"):
             evaluate(model.fit(split.train), split, ranking=False)
     bare = Popular().fit(split.train)

@@ -38,7 +38,7 @@ def test_a_split_stands_for_its_test_part():
     assert found.to_dict() == {"rmse": 1.0, "mae": 1.0, "kind": "stars", "n": 1, "cold": 0}
 
 
-def test_strangers_of_a_split_are_folded_in_by_their_history():
+def test_new_users_of_a_split_are_folded_in_by_their_history():
     train = Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0])
     history = Ratings.from_arrays([9, 9], ["x", "never seen in training"], [4.0, 1.0])
     test = Ratings.from_arrays([9], ["y"], [4.0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
-from tastespace import ALS, DampedBias, Popular, Ratings, Report, compare_reports, evaluate, random_split
+from tastespace import ALS, DampedBias, Popular, Ratings, Report, compare_reports, evaluate, find_best, random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.resampling import Sums
 from tastespace.randomness import generator
@@ -186,3 +186,97 @@ def test_bad_options(reports):
         compare_reports(reports[0], DampedBias())
     with pytest.raises(InvalidParameterError, match="seed is -1"):
         compare_reports(*reports, seed=-1)
+
+
+# Which is best for what
+
+
+def judged(**values):
+    """Reports on both purposes: arrays of squared errors, and of NDCG, one a user."""
+    return {
+        name: Report(
+            rating={"rmse": float(np.sqrt(errors.mean()))},
+            ranking={"ndcg@10": float(gains.mean())},
+            n=1,
+            cold=0,
+            sums={"rmse": Sums(errors, np.ones(len(errors)), is_root=True), "ndcg@10": Sums.of_values(gains)},
+            test=TEST,
+        )
+        for name, (errors, gains) in values.items()
+    }
+
+
+def test_one_model_for_ratings_and_another_for_lists():
+    rng = generator(0)
+    errors, gains = rng.random(400) + 0.5, rng.random(400) / 2
+    noise = rng.standard_normal(400)
+    noise -= noise.mean()
+    reports = judged(
+        exact=(errors, gains),
+        level=(errors + 0.02 * noise + 0.0005, gains + 0.3),
+        popular=(errors + 0.5 + 0.1 * noise, gains + 0.1 * rng.random(400)),
+        best=(errors + 0.3, gains + 0.3 + 0.01 * (noise > 0)),
+    )
+    ratings, lists = find_best(reports, k=10)
+    assert (ratings.purpose, ratings.measure, ratings.best) == ("ratings", "rmse", "exact")
+    assert ratings.level == ["level"]
+    assert list(ratings.behind) == ["level", "best", "popular"]
+    assert (lists.purpose, lists.measure, lists.best) == ("lists", "ndcg@10", "best")
+    assert lists.value == reports["best"]["ndcg@10"]
+    assert lists.level == []  # By next to nothing, but for every user.
+    expected = compare_reports(reports["best"], reports["popular"], resamples=1000)["ndcg@10"]
+    assert lists.behind["popular"].difference == pytest.approx(expected.difference)
+    assert lists.behind["popular"].interval == pytest.approx(expected.interval)
+
+
+def test_what_is_best_in_words():
+    rng = generator(0)
+    gains = rng.random(400) / 2
+    errors = np.ones(400)
+    reports = judged(
+        a=(errors, gains + 0.2), b=(errors, gains + 0.1), c=(errors, gains + 0.05), popular=(errors, gains)
+    )
+    ratings, lists = find_best(reports, k=10)
+    # Equal ones are within noise of each other.
+    assert str(ratings) == "best for ratings: a (RMSE 1.0000); within noise of it: b, c, popular"
+    behind = "{} is behind by {:.4f} (+{:.4f}…+{:.4f})".format
+    said = f"best for lists: a (NDCG@10 {gains.mean() + 0.2:.4f}); {behind('b', 0.1, 0.1, 0.1)}"
+    assert str(lists) == f"{said}; {behind('popular', 0.2, 0.2, 0.2)}"
+    said = lists.to_dict()
+    assert (said["for"], said["best"], said["level"], said["words"]) == ("lists", "a", [], str(lists))
+    assert said["behind"]["c"]["difference"] == pytest.approx(0.15)
+    assert json.loads(json.dumps(said)) == said
+    # Without resamples nothing is known of noise, but equal is equal.
+    assert find_best(reports, k=10, resamples=0)[0].level == ["b", "c", "popular"]
+    _, plain = find_best(reports, k=10, resamples=0)
+    assert plain.level == []
+    assert "; b is behind by 0.1000; popular is behind by 0.2000" in str(plain)
+
+
+def test_what_a_single_model_has_is_not_judged():
+    reports = judged(a=(np.ones(5), np.ones(5)), popular=(np.ones(5), np.zeros(5)))
+    reports["popular"] = report_of(reports["popular"].sums["ndcg@10"], "ndcg@10")
+    (verdict,) = find_best(reports, k=10)
+    assert (verdict.purpose, verdict.best) == ("lists", "a")
+    assert find_best({"a": reports["a"]}, k=10) == find_best({}) == ()
+
+
+def test_reports_that_cannot_be_judged_together():
+    split = random_split(tastes(40, 30, rng=generator(3))[0], 0.3, seed=0)
+    model = DampedBias().fit(split.train)
+    with pytest.raises(InvalidParameterError, match="reports is list; expected {name: report}"):
+        find_best([evaluate(model, split)])
+    with pytest.raises(InvalidParameterError, match="reports has int for 'a'; expected reports that evaluate has made"):
+        find_best({"a": 3})
+    other = evaluate(model, random_split(split.test, 0.3, seed=0).test, bootstrap=0)
+    with pytest.raises(InvalidParameterError, match="on different test ratings"):
+        find_best({"a": evaluate(model, split), "b": other})
+    some = evaluate(model, split, max_users=10)
+    for reports in (
+        {"a": evaluate(model, split), "b": some},
+        {"a": some, "b": evaluate(model, split, max_users=10, seed=1)},
+    ):
+        with pytest.raises(
+            InvalidParameterError, match="lists of different users.*expected the same max_users and seed"
+        ):
+            find_best(reports)

@@ -35,7 +35,7 @@ def test_log_loss_by_hand():
     assert log_loss(PREDICTED, TRUE) == pytest.approx(-np.log([0.9, 0.4, 0.6, 0.8, 0.05]))
 
 
-def test_nobody_is_quite_sure():
+def test_probabilities_are_never_0_or_1():
     assert log_loss(np.array([0.0, 1.0, -1.0, 2.0]), np.array([1.0, 0, 1, 0])) == pytest.approx([-math.log(0.001)] * 4)
 
 
@@ -79,7 +79,7 @@ def test_measures_are_those_of_scikit_learn_and_of_plain_loops(seed):
     assert calibration_error(predicted, true) == pytest.approx(sum(apart))
 
 
-def test_the_influence_of_a_user_is_the_derivative_by_his_weight(rng):
+def test_the_influence_of_a_user_is_the_derivative_by_their_weight(rng):
     n, n_users = 60, 7
     predicted, true = rng.integers(0, 9, n) / 9, rng.integers(0, 2, n).astype(float)
     users = rng.integers(0, n_users, n)

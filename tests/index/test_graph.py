@@ -164,7 +164,7 @@ def test_a_child_of_a_fork_searches_too(faiss):
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], timeout=120).returncode == 0
 
 
-def test_memory_is_told(built):
+def test_memory_is_reported(built):
     links = built.arrays()["graph"].nbytes
     assert links + 2 * ITEMS.nbytes - 2000 < built.n_bytes <= links + 2 * ITEMS.nbytes + 16 * 4 * 10
 
@@ -175,7 +175,7 @@ def test_bad_numbers_are_refused(faiss, wrong):
         Graph(**wrong).build(ITEMS[:10])
 
 
-def test_without_the_library_the_command_that_installs_it_is_told(monkeypatch):
+def test_without_the_library_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     graph_module._library.cache_clear()
     with pytest.raises(MissingExtraError, match=r"pip install 'tastespace\[graph\]'"):

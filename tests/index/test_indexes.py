@@ -165,7 +165,9 @@ def test_filters_and_items_that_do_not_fit_are_refused(name):
         with pytest.raises(InvalidParameterError, match=f"expected true or false for each of {len(ITEMS)} items"):
             index.search(QUERIES[:2], 3, allowed=few)
     lists = Excluded(np.array([0, 1]), np.array([5], np.int32))
-    with pytest.raises(InvalidParameterError, match="1 lists of what is excluded for 2 queries; expected one a query"):
+    with pytest.raises(
+        InvalidParameterError, match="1 lists of what is excluded for 2 queries; expected one per query"
+    ):
         index.search(QUERIES[:2], 3, excluded=lists)
     with pytest.raises(InvalidParameterError, match=r"k is 1\.5; expected a whole number"):
         index.search(QUERIES[:2], 1.5)
@@ -198,7 +200,7 @@ def test_more_probes_find_more():
     assert found[0] < 9 < found[3] == 10
 
 
-def test_memory_is_told_and_bad_numbers_are_refused():
+def test_memory_is_reported_and_bad_numbers_are_refused():
     built = InvertedFile(n_cells=10).build(ITEMS)
     assert ITEMS.nbytes < built.n_bytes < 1.5 * ITEMS.nbytes
     assert InvertedFile().build(ITEMS[:0]).n_bytes == 0

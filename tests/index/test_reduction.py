@@ -147,7 +147,7 @@ def test_bad_settings_are_refused():
         Reduced(reduction="unbiased").build(ITEMS)
     with pytest.raises(InvalidParameterError, match="candidates is 0; expected a whole number of at least 1"):
         Reduced(candidates=0).build(ITEMS)
-    with pytest.raises(InvalidParameterError, match="vectors have 40 coordinates; expected so many that 7 parts"):
+    with pytest.raises(InvalidParameterError, match="vectors have 40 coordinates; expected 7 parts of equal length"):
         Vote(n_parts=7).build(ITEMS)
 
 

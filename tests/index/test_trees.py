@@ -203,7 +203,7 @@ def test_queries_of_any_length_are_one(structure):
 
 
 @TREES
-def test_memory_is_told_and_bad_numbers_are_refused(structure):
+def test_memory_is_reported_and_bad_numbers_are_refused(structure):
     items, _ = world()
     index = structure().build(items)
     copies = getattr(index, "n_trees", 1)

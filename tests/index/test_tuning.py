@@ -107,7 +107,7 @@ def test_what_misses_nothing_is_not_given_up_for_a_few_percent(clock):
     assert tune(ITEMS, QUERIES, accuracy=0.1, seconds=60, structures=["inverted-file"]).chosen.structure == "exact"
 
 
-def test_a_latency_that_nothing_reaches_is_told(clock):
+def test_an_unreachable_latency_is_reported(clock):
     clock(by_probes)
     tuned = tune(ITEMS, QUERIES, accuracy=0.9, latency_ms=0.001, seconds=60, structures=["inverted-file"])
     assert isinstance(tuned.index, Exact)
@@ -279,7 +279,7 @@ def test_an_acceptance_that_no_list_can_have_is_refused():
     assert tune(ITEMS, QUERIES, accuracy=0.9, k=101, seconds=0.1).reached
 
 
-def test_a_target_that_the_scan_itself_misses_is_told(monkeypatch):
+def test_a_target_that_the_scan_itself_misses_is_reported(monkeypatch):
     def misses(self, items):
         return Quality(np.full(len(items), 0.5), np.full(len(items), 20))
 

@@ -14,7 +14,7 @@ def test_geometric():
     assert [cooling.temperature(step) for step in range(6)] == [8, 4, 2, 1, 1, 1]
 
 
-def test_geometric_arrives_after_so_many_steps():
+def test_geometric_arrives_after_the_given_steps():
     cooling = Geometric.over(10, 5.0, 0.2)
     assert cooling.temperature(0) == 5
     assert cooling.temperature(9) > 0.2 * 1.1

@@ -247,7 +247,7 @@ def test_a_folder_with_checkpoints_is_not_used_without_resume(tmp_path):
     assert names(tmp_path) == before
 
 
-def test_nothing_there_yet_is_told(tmp_path):
+def test_missing_checkpoints_are_reported(tmp_path):
     with pytest.warns(CheckpointWarning, match="no checkpoints in .* yet: the run starts from the beginning"):
         assert resumed(tmp_path / "new" / "folder") == walked()
 
@@ -289,7 +289,7 @@ def test_files_of_others_and_left_overs(tmp_path):
 def test_checkpoints_of_another_run_are_refused(tmp_path, changes, message):
     killed(tmp_path, 20)
     before = names(tmp_path)
-    with pytest.raises(CheckpointError, match=f"of another run: .*{message}"):
+    with pytest.raises(CheckpointError, match=f"belong to another run: .*{message}"):
         Checkpoints(tmp_path, resume=True).begin(RUN | changes)
     assert names(tmp_path) == before
 
@@ -321,7 +321,9 @@ def test_no_good_checkpoint_left(tmp_path):
         file.write_bytes(b"?" * 100)
     with (
         pytest.warns(CheckpointWarning, match="checksum"),
-        pytest.raises(CheckpointError, match="no checkpoint of chain 2 in .* is good: all 2 are damaged; delete them"),
+        pytest.raises(
+            CheckpointError, match="no checkpoint of chain 2 in .* is intact; all 2 are damaged. Delete them"
+        ),
     ):
         Checkpoints(tmp_path, resume=True).begin(RUN)
     for file in tmp_path.glob("chain-2-*"):

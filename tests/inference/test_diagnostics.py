@@ -112,7 +112,7 @@ def test_chains_stuck_in_different_places(rng):
     assert diagnosis[MEDIAN].verdict == diagnosis[WORST].verdict == NOT_SETTLED
     assert diagnosis[MEDIAN].ess_bulk < 10
     assert diagnosis.trouble == (
-        "predictions have not settled: the 2 chains disagree, each of them at rest in a place of its own: 100% of the "
+        "predictions have not converged: the 2 chains disagree, each of them stable in a different region: 100% of the "
         "watched pairs have R-hat above 1.2 (at most 25% expected); let chains warm up longer: set warmup=50 (now 5)"
     )
     # A twin that looks at each chain alone sees nothing wrong.
@@ -126,7 +126,7 @@ def test_chains_that_travel_together(rng):
     travelling = changed(trace, predictions=trace.predictions + travel)
     diagnosis = diagnose(travelling)
     assert diagnosis.pairs.above_rhat > 0.9
-    assert diagnosis.trouble.startswith("predictions have not settled: 92% of the watched pairs")
+    assert diagnosis.trouble.startswith("predictions have not converged: 92% of the watched pairs")
     assert diagnosis.trouble.endswith("double the warm-up: set warmup=80 (now 40)")
     # A twin that does not cut chains into halves sees two that agree.
     whole = array_stats.rhat(np.moveaxis(travelling.predictions[:, 40:].astype(float), 2, 0), method="identity")
@@ -138,7 +138,7 @@ def test_one_chain_is_enough_to_see_it_travel(rng):
     assert check_convergence(trace) is None
     assert diagnose(trace)[NOISE].rhat == pytest.approx(1, abs=0.2)
     travelling = changed(trace, predictions=trace.predictions + np.linspace(0, 6, trace.sweeps)[:, None])
-    assert "have not settled" in check_convergence(travelling)
+    assert "have not converged" in check_convergence(travelling)
 
 
 def test_few_pairs_in_trouble(rng):
@@ -155,7 +155,7 @@ def test_few_pairs_in_trouble(rng):
     predictions[1, :, :5] += 4
     message = check_convergence(changed(trace, predictions=predictions))
     assert message.startswith(
-        "predictions have not settled: the 2 chains disagree, each of them at rest in a place of its own: 5% of the "
+        "predictions have not converged: the 2 chains disagree, each of them stable in a different region: 5% of the "
         "watched pairs have R-hat above 1.2, and make the"
     )
     assert message.endswith("set warmup=50 (now 5)")
@@ -166,7 +166,7 @@ def test_draws_still_needed_are_enough():
     message = check_convergence(made_up(generator(4), draws=25, belief=1.5))
     found = re.fullmatch(
         r"predictions are not exact enough: their Monte Carlo error is (0\.\d+) times the noise sd \(at most 0\.15 "
-        r"expected\); about (\d+) more draws a chain are needed: set draws=(\d+) \(now 25\)",
+        r"expected\); about (\d+) more draws per chain are needed: set draws=(\d+) \(now 25\)",
         message,
     )
     assert float(found[1]) == pytest.approx(1.5 / np.sqrt(50), rel=0.15)
@@ -189,7 +189,7 @@ def test_noise_that_travels_brings_a_warning(rng):
     trace = made_up(rng, warmup=30)
     travel = np.linspace(1.3, 1.0, trace.sweeps)
     message = check_convergence(changed(trace, noise_sd=trace.quantities[NOISE] * travel))
-    assert message.startswith("noise sd has not settled: its R-hat is ")
+    assert message.startswith("noise sd has not converged: its R-hat is ")
     assert message.endswith(
         "between halves of chains (at most 5% expected); double the warm-up: set warmup=60 (now 30)"
     )
@@ -237,7 +237,7 @@ def test_too_few_draws_say_so(chains, draws, rng):
     assert all(row.ess_bulk is row.ess_tail is row.mcse is None for row in diagnosis)
     assert all((row.rhat is None) == (draws < 4) for row in diagnosis)
     wanted = 20 if chains == 1 else 10
-    assert f"at least {wanted - draws} more a chain are needed; set draws={wanted} or more (now {draws})" in (
+    assert f"at least {wanted - draws} more per chain are needed; set draws={wanted} or more (now {draws})" in (
         diagnosis.trouble
     )
     assert "too few draws to judge them by" in diagnosis.meaning()
@@ -381,8 +381,9 @@ def test_a_wanted_error_that_was_not_reached_brings_a_warning():
     """Independent draws with a belief as wide as the noise: the error of 100 is 0.1."""
     trace = replace(made_up(generator(10)), wanted_error=0.05)
     found = re.fullmatch(
-        r"predictions are not exact enough: the most draws were taken, and the Monte Carlo error of nine in ten is "
-        r"(0\.1\d\d) times the noise sd \(at most 0\.05 expected\); about \d+ more draws a chain are needed: "
+        r"predictions are not exact enough: "
+        r"the maximum number of draws was taken, and the Monte Carlo error of nine in ten is "
+        r"(0\.1\d\d) times the noise sd \(at most 0\.05 expected\); about \d+ more draws per chain are needed: "
         r"set draws=(\d+) \(now 50\)",
         check_convergence(trace),
     )

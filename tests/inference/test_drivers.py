@@ -30,7 +30,7 @@ def run(steps, stop):
     return state, trace, events
 
 
-def test_steps_are_counted_and_told():
+def test_steps_are_counted_and_reported():
     state, trace, events = run(5, lambda trace: False)
     assert state == 2**-5
     assert [stats["loss"] for stats in trace] == [2**-1, 2**-2, 2**-3, 2**-4, 2**-5]

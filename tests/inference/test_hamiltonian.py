@@ -147,7 +147,7 @@ def test_bad_input_says_what_is_wrong():
     for position, message in ((3.0, r"the shape \(\); expected D numbers"), ([np.nan, 0.0], "not finite")):
         with pytest.raises(InvalidParameterError, match=message):
             hamiltonian.init(position, log_density, gradient)
-    with pytest.raises(InvalidParameterError, match=r"gradient gave the shape \(3, 1\)"):
+    with pytest.raises(InvalidParameterError, match=r"gradient returned the shape \(3, 1\)"):
         hamiltonian.init(np.ones((3, 2)), log_density, lambda x: x[:, :1])
     with pytest.raises(NonFiniteStateError, match="log density of the start is -inf"):
         hamiltonian.init([0.0], lambda x: -np.inf, lambda x: x)
@@ -293,5 +293,5 @@ def test_a_metric_that_is_none_on_the_way_is_divergent():
     assert (state.position > 0).all()
     with pytest.raises(NonFiniteStateError, match="metric of the start is not positive definite"):
         riemannian.init([-1.0], half)
-    with pytest.raises(InvalidParameterError, match=r"metric gave the shape \(1,\) .* expected \(1, 1\)"):
+    with pytest.raises(InvalidParameterError, match=r"metric returned the shape \(1,\) .* expected \(1, 1\)"):
         riemannian.init([1.0], riemannian.Manifold(half.log_density, half.gradient, np.ones_like, half.metric_gradient))

@@ -91,7 +91,7 @@ def test_steps_change_nothing_but_what_they_return():
 
 def test_bad_proposals_say_what_is_wrong():
     state = metropolis.init(np.zeros((5, 2)), TARGET.log_density)
-    with pytest.raises(InvalidParameterError, match=r"propose gave the shape \(5, 1\)"):
+    with pytest.raises(InvalidParameterError, match=r"propose returned the shape \(5, 1\)"):
         metropolis.step(state, generator(0), TARGET.log_density, lambda x, rng: x[:, :1])
     with pytest.raises(InvalidParameterError, match="scale has the shape"):
         metropolis.step(state, generator(0), TARGET.log_density, metropolis.gaussian([1.0, 1.0, 1.0]))

@@ -283,9 +283,9 @@ def test_bad_starts_say_what_is_wrong():
             init([1.0], flat, zero)
         with pytest.raises(InvalidParameterError, match="has the length 2; expected the radius, 1"):
             init([[1.0, 0.0], [0.0, 2.0]], flat, zero)
-        with pytest.raises(InvalidParameterError, match=r"gave the shape \(2,\) .* expected \(\): one number a chain"):
+        with pytest.raises(InvalidParameterError, match=r"shape \(2,\) .* expected \(\): one number per chain"):
             init([1.0, 0.0], lambda v: v, zero)
-    with pytest.raises(InvalidParameterError, match="gradient gave the shape"):
+    with pytest.raises(InvalidParameterError, match="gradient returned the shape"):
         geodesic.init([1.0, 0.0], flat, lambda v: 0.0)
     with pytest.raises(InvalidParameterError, match="step_size is 0"):
         geodesic.init([1.0, 0.0], flat, zero, step_size=0)

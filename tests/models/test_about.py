@@ -49,7 +49,7 @@ def test_a_history_instead_of_training_is_all_that_counts(model):
     assert not np.array_equal(beside.scores, instead.scores)
 
 
-def test_nothing_instead_of_training_is_nobody(model):
+def test_nothing_instead_of_training_is_a_new_user(model):
     nothing = model.about([0], instead=True)
     assert nothing.cold.all()
     assert model.recommend(nothing, 3).to_polars()["item"].to_list() == (

@@ -299,7 +299,7 @@ def test_the_share_held_out_is_the_one_asked_for(ratings, monkeypatch):
     assert sizes == [len(ratings) // 4]
 
 
-def test_progress_is_told(ratings):
+def test_progress_is_reported(ratings):
     events = []
     ALS(n_factors=2, seed=0).fit(ratings, observer=events.append)
     assert {event.phase for event in events} == {"searching regularisation", "sweep"}

@@ -117,7 +117,7 @@ def test_one_id_is_a_list_of_one():
     assert model.recommend(2, exclude="seen", only="y").item_ids.to_list()[0] == "y"
 
 
-def test_a_warning_points_at_whoever_asked():
+def test_a_warning_points_at_the_caller():
     model = ALS(n_factors=1, regularisation=0.1, seed=0).fit(RATINGS)
     for ask in (
         lambda: model.recommend(history={"wibble": 5.0}),

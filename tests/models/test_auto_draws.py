@@ -55,7 +55,7 @@ def test_a_block_less_would_not_have_been_enough(ratings, fitted):
     assert diagnose(fewer.posterior_.trace).pairs.error_of_most > 0.075
 
 
-def test_it_is_the_model_of_so_many_draws(ratings, fitted):
+def test_it_is_the_model_of_that_many_draws(ratings, fitted):
     n = diagnose(fitted.posterior_.trace).draws
     given = BPMF(**SMALL, draws=n, threads=1).fit(ratings).posterior_.arrays()
     found = BPMF(**SMALL, draws="auto", threads=2).fit(ratings).posterior_.arrays()
@@ -67,7 +67,9 @@ def test_it_is_the_model_of_so_many_draws(ratings, fitted):
 def test_the_most_draws_without_being_exact_enough_bring_a_warning(ratings, monkeypatch):
     monkeypatch.setattr(bpmf, "EXACT_ENOUGH", Exactness(error=0.01, block=20))
     monkeypatch.setattr(bpmf, "MOST_DRAWS", 50)
-    with pytest.warns(ConvergenceWarning, match=r"the most draws were taken, .*at most 0\.01 expected.*\(now 50\)"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"the maximum number of draws was taken, .*at most 0\.01 expected.*\(now 50\)"
+    ):
         model = BPMF(**SMALL, draws="auto").fit(ratings)
     assert model.posterior_.draws.items.shape[1] == 100
 
@@ -78,7 +80,7 @@ def test_other_words_are_refused(ratings, wrong):
         BPMF(draws=wrong).fit(ratings)
 
 
-def test_chains_held_apart_are_told_by_the_fit(ratings, monkeypatch):
+def test_chains_held_apart_are_reported_by_the_fit(ratings, monkeypatch):
     places, call = {}, Watch.__call__
 
     def apart(watch, state, step):
@@ -89,7 +91,7 @@ def test_chains_held_apart_are_told_by_the_fit(ratings, monkeypatch):
     monkeypatch.setattr(Watch, "__call__", apart)
     with pytest.warns(
         ConvergenceWarning,
-        match=r"predictions have not settled: the 2 chains disagree, each of them at rest in a place of its own: 100% "
+        match=r"predictions have not converged: the 2 chains disagree, each of them stable in a different region: 100% "
         r"of the watched pairs have R-hat above 1.2 \(at most 25% expected\); double the warm-up: set warmup=200",
     ):
         BPMF(n_factors=2, warmup=100, draws=50, seed=1, threads=1).fit(ratings)
@@ -120,5 +122,5 @@ def test_the_command_line_prints_it(ratings, tmp_path):
         env=os.environ,
     )
     assert told.returncode == 0, told.stderr
-    assert told.stderr.startswith("warning: predictions have not settled: the 2 chains disagree, each of them at rest")
+    assert told.stderr.startswith("warning: predictions have not converged: the 2 chains disagree, each of them stable")
     assert told.stderr.count("\n") == 1

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from tastespace import ALS, Ratings, save, storage
 from tastespace.cli.main import app
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.models import BPMF
+from tastespace.models import BPMF, Joint
 from tastespace.models.base import batch
+from tastespace.models.factorization.gibbs import posterior
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -46,6 +47,21 @@ def test_the_lists_are_those_of_recommend_for_any_number_of_threads(ratings, tmp
     assert [file.name for file in tmp_path.iterdir()] == ["lists.parquet"]
 
 
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+@pytest.mark.parametrize("kind", [BPMF, Joint])
+def test_users_are_looked_at_some_at_a_time(ratings, monkeypatch, kind):
+    """As many as there is room for what is believed of them, which changes no list."""
+    model = kind(n_factors=3, chains=1, warmup=5, draws=20, seed=1).fit(ratings)
+    everybody = model.recommend(ratings.users.ids, 4)
+    assert model.posterior_.people_at_once > 100
+    whole = model.recommend_all(4)
+    monkeypatch.setattr(posterior, "BLOCK_BYTES", 3 * 4 * 20 * 4 * 5)
+    assert model.posterior_.people_at_once == 3
+    assert model.recommend_all(4).equals(whole)
+    for ranking in (everybody, model.recommend(ratings.users.ids, 4)):
+        assert ranking.to_polars().equals(whole)
+
+
 def interrupted(model, out, after=2, **options):
     """Stop a run when some batches are done, as Ctrl-C would."""
 
@@ -68,6 +84,19 @@ def test_an_interrupted_run_continues_with_what_is_missing(als, tmp_path):
     assert steps[0] == 7 * len(there)
     assert steps[-1] == als.ratings_.n_users
     assert pl.read_parquet(out).equals(als.recommend_all(3))
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_what_rules_did_to_all_lists_is_said_also_after_an_interruption(als, tmp_path, is_resumed):
+    rules, out = ["min-ratings:n=2", f"pin:item={als.ratings_.items.ids[3]},place=2"], tmp_path / "lists.parquet"
+    said = als.recommend(als.ratings_.users.ids, 3, rules=rules).remarks
+    assert [remark.partition(":")[0] for remark in said] == ["min-ratings", "pin"]
+    if is_resumed:
+        interrupted(als, out, rules=rules)
+    for where in (out, None):
+        with pytest.warns() as warned:
+            als.recommend_all(3, out=where, rules=rules)
+        assert tuple(str(each.message) for each in warned) == said
 
 
 def test_parts_of_another_model_or_of_other_settings_are_refused_and_kept(als, ratings, tmp_path):
@@ -94,7 +123,7 @@ def test_a_full_disk_is_said_and_what_is_finished_is_kept(als, tmp_path, monkeyp
 
     def full(path):
         n_written.append(path)
-        if len(n_written) > 4:  # the settings and three parts
+        if len(n_written) > 7:  # the settings, and two files of each of three parts
             raise OSError(errno.ENOSPC, "No space left on device")
         return usual(path)
 

@@ -19,6 +19,7 @@ from tastespace.models.factorization import rows
 from tastespace.models.factorization.gibbs.posterior import evidence
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
+from tastespace.models.factorization.priors import PriorSettings
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
 from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, row_noise
 from tastespace.randomness import generator
@@ -65,7 +66,7 @@ def history(*rated):
 @pytest.mark.parametrize("rated", [[], [(3, 4.5)], [(i, 2.0 + i / 10) for i in range(12)]])
 def test_a_belief_is_bayesian_linear_regression(ratings, biases, rated):
     posterior = BPMF(**SMALL, biases=biases).fit(ratings).posterior_
-    draws, people = posterior.draws, People.strangers(history(*rated))
+    draws, people = posterior.draws, People.new_users(history(*rated))
     belief = next(posterior.believe(people, 1).blocks(np.array([0])))[0]
     items, values = np.array([i for i, _ in rated], int), np.array([r for _, r in rated])
     for s in (0, 7, 39):
@@ -89,7 +90,7 @@ def test_evidence_is_the_marginal_likelihood(fitted):
 def test_draws_that_explain_the_news_count_more(ratings, fitted):
     weighed = BPMF(**SMALL, weights="evidence").fit(ratings)
     news = {0: 5.0, 1: 1.0, 2: 4.0}
-    belief = weighed.posterior_.believe(People.strangers(history(*news.items())), 1)
+    belief = weighed.posterior_.believe(People.new_users(history(*news.items())), 1)
     some = next(belief.blocks(np.array([0])))[0]
     prediction = weighed.predict(["new"], [5], history=news)
     assert_allclose(prediction.effective_draws, 1 / np.sum(some.weights**2, axis=1), rtol=1e-4)
@@ -268,7 +269,7 @@ def test_a_chain_that_explodes_says_where(ratings):
         transition.step(exploded, generator(0))
 
 
-def test_too_short_a_run_is_told_so(ratings):
+def test_too_short_a_run_is_reported(ratings):
     with pytest.warns(ConvergenceWarning, match="draws|warm"):
         BPMF(**SMALL | {"warmup": 0, "draws": 4}).fit(ratings)
 
@@ -318,7 +319,7 @@ def test_levels_are_recognised(values, expected):
     assert (found is None) if expected is None else found.tolist() == expected
 
 
-def test_nobody_asked_about_gets_nothing(fitted):
+def test_no_users_get_no_answers(fitted):
     assert len(fitted.recommend([])) == 0
     assert len(fitted.predict([], [])) == 0
     assert list(fitted.scores([])) == []
@@ -426,3 +427,25 @@ def test_rows_may_have_means_of_their_own():
         assert_allclose(np.cov(apart.T) @ precision, np.eye(2), atol=0.15)
     plain = NormalPopulation(np.zeros(2), precision)
     assert np.abs(NORMAL_ROWS.drawn(given, plain, generator(4))[0].factors - own).mean() > 0.5
+
+
+@dataclass(frozen=True)
+class Narrow(PriorSettings):
+    """Items nearer to one another than the default has them."""
+
+    name = "narrow"
+
+    def bind(self, model, observed):
+        return replace(model, item_prior=replace(model.item_prior, scale=100 * model.item_prior.scale))
+
+
+def test_a_prior_of_another_class_is_used(fitted, ratings):
+    """A new prior is one class: nothing else has to know it."""
+
+    def spread(model):
+        return model.posterior_.draws.items[..., :3].std()
+
+    model = BPMF(**SMALL, prior=Narrow()).fit(ratings)
+    assert spread(model) < 0.75 * spread(fitted)
+    with pytest.raises(InvalidParameterError, match="prior is 'narrow', which shrinks no factors"):
+        BPMF(n_factors="auto", prior=Narrow()).check()

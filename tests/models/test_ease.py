@@ -71,15 +71,17 @@ def test_the_weights_are_those_of_a_ridge_regression_on_the_other_items(shape, r
     assert_allclose(found, by_regressions(dense(ratings), regularisation), rtol=1e-5, atol=1e-6)
 
 
-@given(st.integers(1, 12), st.integers(1, 12), st.floats(0.1, 500), st.integers(0, 1000))
+@given(st.integers(1, 12), st.integers(1, 12), st.floats(0.1, 500), st.floats(0, 2), st.integers(0, 1000))
 @examples(max_examples=60)
-def test_both_ways_give_the_same_weights(n_users, n_items, regularisation, seed):
+def test_both_ways_give_the_same_weights(n_users, n_items, regularisation, item_share, seed):
     ratings = drawn((n_users, n_items), seed)
     matrices = ease._matrix(ratings.by_user, n_items), ease._matrix(ratings.by_item, n_users)
-    found = [way(*matrices, regularisation, silent) for way in (ease._by_items, ease._by_users)]
+    held_back = regularisation + item_share * dense(ratings).sum(0)
+    units = np.sqrt(held_back / regularisation)
+    found = [way(*matrices, regularisation, units, silent) for way in (ease._by_items, ease._by_users)]
     assert_allclose(found[0].matrix, found[1].matrix, rtol=1e-5, atol=1e-7)
     assert_allclose(found[0].unexplained, found[1].unexplained, rtol=1e-5)
-    inverse_gram = np.linalg.inv(dense(ratings).T @ dense(ratings) + regularisation * np.eye(n_items))
+    inverse_gram = np.linalg.inv(dense(ratings).T @ dense(ratings) + np.diag(held_back))
     assert_allclose(found[0].unexplained, regularisation * np.diagonal(inverse_gram), rtol=1e-5)
 
 
@@ -135,7 +137,7 @@ def test_the_inverse_is_made_in_place():
     assert_allclose(matrix, expected, rtol=1e-12)
 
 
-def test_items_that_nobody_has_and_users_without_any():
+def test_items_without_users_and_users_without_items():
     """They are in the vocabulary of ratings that were masked."""
     for shape in (WIDE, TALL):
         ratings = drawn(shape)
@@ -218,7 +220,7 @@ def test_news_of_a_training_user_count_beside_what_he_has(model, ratings):
     assert_allclose(ranking.scores[0], expected[ranking.item_rows[0]], rtol=1e-5, atol=1e-6)
 
 
-def test_strangers_have_scores_of_zero_and_see_first_what_most_have(model, ratings):
+def test_new_users_have_scores_of_zero_and_see_popular_items_first(model, ratings):
     prediction = model.predict(["nobody", ratings.users.ids[0]], [ratings.items.ids[0], "nothing"])
     assert_allclose(prediction.mean, 0, atol=1e-9)
     assert prediction.cold.all()
@@ -277,7 +279,7 @@ def test_similar_items_are_those_of_high_partial_correlation(model, ratings):
 
 def test_what_it_can_be_asked():
     fitted = EASE().fit(drawn(TALL)).posterior_
-    assert fitted.believe(People.nobody(), 1).scores(np.zeros(1, np.int32)).shape == (1, fitted.n_items)
+    assert fitted.believe(People.without_ratings(), 1).scores(np.zeros(1, np.int32)).shape == (1, fitted.n_items)
     assert not fitted.keeps_users
     abilities = abilities_of(fitted)
     assert abilities["similar_items"]
@@ -455,7 +457,7 @@ def test_zero_is_a_star_like_any_other():
     """A pair with the lowest star was chosen all the same, and all others are no reason to refuse."""
     users, items, stars = [1, 1, 2, 2, 3, 3, 3], [1, 2, 1, 3, 1, 2, 3], [8, 0, 7, 9, 10, 6, 8]
     observed = Ratings.from_arrays(users, items, stars)
-    with pytest.warns(DataWarning, match="1 of 7 stars are 0, the lowest: to EASE .* and count as 6"):
+    with pytest.warns(DataWarning, match="1 of 7 stars are 0, the lowest: for EASE .* and count as 6"):
         model = EASE(regularisation=1.0).fit(observed)
     same = EASE(regularisation=1.0).fit(Ratings.from_arrays(users, items, [1] * 7))
     assert np.array_equal(model.posterior_.weights.matrix, same.posterior_.weights.matrix)

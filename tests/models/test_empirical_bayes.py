@@ -197,7 +197,7 @@ def test_a_weight_that_is_forgotten_would_be_noticed(ratings):
     assert np.abs(right - wrong).max() > 0.05
 
 
-def test_what_was_learned_is_told(fitted):
+def test_what_was_learned_is_reported(fitted):
     learning = fitted.learning_
     assert_allclose(astuple(fitted.regularisation_), astuple(learning.strengths))
     assert learning.path.shape == (len(learning.path), 5)
@@ -263,7 +263,7 @@ def test_other_transitions_answer_the_same(ratings, fitted, transition):
 
 
 def test_a_learning_that_ends_too_soon_says_so(ratings):
-    with pytest.warns(ConvergenceWarning, match="not come to rest in 3 steps; .* set most_steps=6 or more"):
+    with pytest.warns(ConvergenceWarning, match="not converged in 3 steps; .* set most_steps=6 or more"):
         ALS(n_factors=2, regularisation="empirical-bayes:most_steps=3", seed=0).fit(ratings)
 
 
@@ -275,7 +275,7 @@ def test_draws_that_are_too_few_say_so(ratings):
 def test_a_start_that_leaves_nothing_of_the_factors_says_so(ratings):
     with pytest.warns(ConvergenceWarning) as told:
         ALS(n_factors=2, regularisation="empirical-bayes:start=100", seed=0).fit(ratings)
-    assert any("nothing is left of the factors: from the start 100 " in str(one.message) for one in told)
+    assert any("all factors vanished: the start 100 " in str(one.message) for one in told)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_contributions_are_those_of_the_formula(parameters):
 
 
 @pytest.mark.parametrize("parameters", SETTINGS)
-def test_they_add_up_from_a_stranger_to_the_user(parameters):
+def test_they_add_up_from_a_new_user_to_the_user(parameters):
     model = fitted(**parameters)
     items = RATINGS.items.ids
     explanation = model.explain(5, items, n=3)
@@ -132,7 +132,7 @@ def test_blocks_change_nothing(monkeypatch):
     assert_array_equal(model.explain(5, [3, 4]).contributions, whole.contributions)
 
 
-def test_somebody_without_ratings():
+def test_a_user_without_ratings():
     explanation = fitted().explain("nobody", [3, 4])
     assert explanation.cold
     assert_array_equal(explanation.scores, explanation.base)
@@ -163,7 +163,7 @@ def test_questions_that_make_no_sense(tmp_path):
         model.explain(5, [3], n=0)
     with pytest.raises(InvalidParameterError, match="explain got neither users nor a history"):
         model.explain(None, [3])
-    with pytest.raises(InvalidParameterError, match="a history of 2 users; expected to be told which one"):
+    with pytest.raises(InvalidParameterError, match="a history of 2 users; expected user_id, one of them"):
         model.explain(None, [3], history=Ratings.from_arrays(["a", "b"], [0, 1], [3.0, 3.0]))
     save(model, tmp_path / "m", with_ratings=False)
     loaded = load(tmp_path / "m")

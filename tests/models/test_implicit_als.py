@@ -213,7 +213,7 @@ def test_what_is_believed_is_the_energy_read_as_a_normal(biases):
     assert_array_equal(np.tril(root, -1), 0)
 
 
-def test_who_chose_nothing_is_anybody_of_the_audience():
+def test_a_user_without_choices_is_an_average_user():
     """And varies as it does, so that a first choice does not make all certain."""
     model = fitted()
     posterior, noise = model.posterior_, model.posterior_.draws.likelihood
@@ -271,7 +271,7 @@ def test_policies_order_by_what_they_say():
     told = model.predict([user] * len(items), items)
     seen = np.isin(np.arange(len(items)), RATINGS.item_rows[RATINGS.user_rows == user])
     mean, sd = told.mean.astype(float), told.belief_sd.astype(float)
-    likely = told.probability_at_least(believed(model, [-1]).usual_rating)
+    likely = told.probability_at_least(float(believed(model, [-1]).liked_from[0]))
     orders = {"mean": mean, "cautious:c=3": mean - 3 * sd, "curious:c=3": mean + 3 * sd, "likely": likely}
     lists = {}
     for policy, order in orders.items():
@@ -360,7 +360,7 @@ def test_a_history_adds_to_counts_as_an_update_does():
     items = RATINGS.items.ids
     twice = model.predict([user] * 25, items, history={item: 30.0}).mean
     merged = merge(model.ratings_, Ratings.from_arrays([user], [item], [30.0]), model.seen_).ratings
-    people = People.strangers(merged.by_user.take(np.array([0], np.int32)))
+    people = People.new_users(merged.by_user.take(np.array([0], np.int32)))
     belief = model.posterior_.believe(people, 1)
     rows = np.arange(25, dtype=np.int32)
     assert_allclose(twice, np.clip(belief.mean(Pairs.of_one(0, rows)), *model.rating_range_), atol=1e-6)
@@ -373,7 +373,7 @@ def test_where_all_were_ones_a_history_is_ones():
     expected = model.predict(["me"] * 25, items, history={1: 1.0, 3: 1.0}).mean
     for history in ({1: 5.0, 3: 2.0}, [1, 3], np.array([3, 1, 1]), pl.DataFrame({"item": [1, 3]})):
         assert_array_equal(model.predict(["me"] * 25, items, history=history).mean, expected)
-    with pytest.raises(InvalidParameterError, match="each above 0"):
+    with pytest.raises(InvalidParameterError, match="values above 0"):
         model.predict(["me"], [1], history={1: 0.0})
     counted = fitted(RATINGS.with_kind("counts"))
     assert_array_equal(

@@ -30,7 +30,7 @@ def bpmf():
 
 
 @pytest.mark.parametrize("make", [als, bpmf])
-def test_users_and_strangers(make):
+def test_users_and_new_users(make):
     model = make()
     asked = sampled_queries(model, users=20, strangers=15, seed=3)
     assert (asked.n_users, asked.n_strangers) == (20, 15)
@@ -53,14 +53,14 @@ def test_the_same_seed_the_same_queries():
     assert not np.array_equal(first, other)
 
 
-def test_a_stranger_with_all_of_a_part_is_what_a_history_gives(monkeypatch):
+def test_a_new_user_with_all_of_a_part_is_what_a_history_gives(monkeypatch):
     """Folded in as a request would be."""
     from tastespace.evaluation import retrieval as indexing
 
     model = als()
     monkeypatch.setattr(indexing, "KNOWN_SHARE", (1.0, 1.0 + 1e-9))
     asked = sampled_queries(model, users=0, strangers=60)
-    expected = model.posterior_.believe(People.strangers(RATINGS.by_user), 1).queries.vectors
+    expected = model.posterior_.believe(People.new_users(RATINGS.by_user), 1).queries.vectors
     assert_allclose(np.sort(asked.vectors, axis=0), np.sort(expected, axis=0), rtol=1e-5, atol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_without_ratings_there_are_users_only(tmp_path):
     assert "only known users" in tuned.notes[0]
 
 
-def test_a_model_that_needs_its_ratings_has_nobody_without(tmp_path):
+def test_a_model_that_needs_its_ratings_has_no_users_without(tmp_path):
     save(bpmf(), tmp_path / "bpmf", with_ratings=False)
     with pytest.raises(InvalidParameterError, match="BPMF was saved without its ratings.*expected a model saved with"):
         tune_index(load(tmp_path / "bpmf"))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import inf
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -15,7 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import BPMF, Joint, Ratings, Thompson, load, save
 from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError
 from tastespace.models.base.posterior import Pairs
-from tastespace.models.composed import choice
+from tastespace.models.base.similarity import top_k
+from tastespace.models.composed import choice, joint
 from tastespace.models.composed.choice import ByItems, ByUsers, ChoiceModel, LowRank, PairWeights, inverse_of, without
 from tastespace.models.composed.joint import (
     LEAST_LIKED,
@@ -24,7 +26,9 @@ from tastespace.models.composed.joint import (
     USUAL_WEIGHT,
     WEIGHTS,
     ChoiceCurve,
-    list_value,
+    JointBelief,
+    Search,
+    list_values,
 )
 from tastespace.models.registry import misfit
 from tastespace.progress import silent
@@ -228,7 +232,7 @@ def test_the_value_of_lists_by_hand():
     scores = np.array([[3.0, 2, 1], [1, 2, 3], [1, 2, 3]])
     wanted = np.array([[True, False, False], [True, True, False], [False, False, False]])  # the last has none
     second = (1 / np.log2(3) + 1 / np.log2(4)) / (1 + 1 / np.log2(3))
-    assert list_value(scores, wanted) == pytest.approx((1 + second) / 2 + 1)
+    assert_allclose(list_values(scores, wanted), [2, second + 1])
 
 
 # The search
@@ -243,11 +247,43 @@ def test_where_choosing_says_nothing_liking_decides():
     assert np.mean([len(np.intersect1d(*lists)) for lists in zip(best, likely, strict=True)]) > 9
 
 
-def test_where_ratings_say_nothing_choosing_decides():
-    model = Joint(**SHORT).fit(world(1000, likes=0.0, noise=1.0))
-    assert model.posterior_.found.weight <= 0.25
+@pytest.mark.parametrize("seed", [0, 3])
+def test_where_ratings_say_nothing_choosing_decides(seed):
+    """Which weight is best is then chance; that it helps is not shown."""
+    assert Joint(**SHORT).fit(world(1000, likes=0.0, noise=1.0, seed=seed)).posterior_.found.weight == 0
     # And with ratings that say something, it is neither.
-    assert 0.25 < Joint(**SHORT).fit(world(1000)).posterior_.found.weight < inf
+    assert 0.25 < Joint(**SHORT).fit(world(1000, seed=seed)).posterior_.found.weight < inf
+
+
+@pytest.mark.parametrize(("gain", "weight"), [(0.2, 0.0), (3.0, 0.5)])
+def test_a_weight_has_to_show_that_it_helps(monkeypatch, gain, weight):
+    """By more than a standard error of what users gain."""
+    n, spread = 400, 0.1
+    noise = np.tile([spread, -spread], n // 2)
+
+    def values(self, log_choice, weights, items, n_threads):
+        better = {0.5: gain * spread / n**0.5 + noise}
+        return [1 + better.get(weight, -0.01 if weight else 0.0) * np.ones(n) for weight in weights]
+
+    monkeypatch.setattr(Search, "_values", values)
+    monkeypatch.setattr(Search, "tells_nothing", False)
+    assert Search(None, None, None, 1).weight(np.zeros((n, 5))) == weight
+
+
+@pytest.mark.parametrize("shape", [(200, 100), (60, 100)])  # by items, and by users
+def test_a_regularization_found_with_popular_items_is_compared_with_smaller_ones(monkeypatch, shape):
+    ratings = world(*shape)
+    largest = REGULARIZATIONS[-1]
+    monkeypatch.setattr(Search, "regularization", lambda *given: largest)  # as if popular items wanted much more of it
+    assert Joint(**SHORT).fit(ratings).posterior_.found.regularization == largest  # These are all.
+    monkeypatch.setattr(joint, "POPULAR_ITEMS", 20)
+    model = Joint(**SHORT).fit(ratings)
+    assert model.posterior_.found.regularization in REGULARIZATIONS[:-1]
+    again = ChoiceModel.of(ratings, model.posterior_.found.regularization, silent)
+    for name, array in model.posterior_.choice.arrays().items():
+        assert_array_equal(array, again.arrays()[name])
+    monkeypatch.setattr(joint, "MOST_COMPARED", 50)  # More would take too long.
+    assert Joint(**SHORT).fit(ratings).posterior_.found.regularization == largest
 
 
 def test_settings_are_those_looked_at(fitted):
@@ -275,6 +311,71 @@ def test_the_order_is_that_of_the_formula(fitted, user):
     expected = unseen_order(fitted, user, scores, 10)
     assert_array_equal(ranking.item_rows[0], expected)
     assert_allclose(ranking.scores[0], scores[expected], rtol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 4.0])
+@pytest.mark.parametrize("policy", ["best", "cautious:c=2", "curious"])
+def test_lists_are_the_best_of_all_items(weight, policy):
+    """Few items are looked at one by one, and none that belongs into a list is missed."""
+    ratings = world(60, 400)
+    model = Joint(**SHORT, weight=weight, regularization=30.0).fit(ratings)
+    belief, users = believed(model), np.arange(60, dtype=np.int32)
+    pairs = Pairs(np.repeat(users, 400), np.tile(np.arange(400, dtype=np.int32), 60))
+    sds = {"best": 0, "cautious:c=2": -2, "curious": 1}[policy]
+    scores = belief.scored(pairs, belief.liked(pairs, sds)).reshape(60, 400)
+    seen = ratings.by_user
+    scores[seen.rows(), seen.columns] = -np.inf
+    for n in (1, 10):
+        assert_array_equal(model.recommend(users, n, policy=policy).item_rows, top_k(scores, n)[0])
+    where = np.flatnonzero(np.arange(400) % 7 == 0)
+    scores[:, np.arange(400) % 7 != 0] = -np.inf
+    only = model.recommend(users, 60, policy=policy, only=ratings.items.ids.gather(where)).item_rows
+    assert_array_equal(only, top_k(scores, 60)[0])  # fewer than asked for
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_boosts_move_the_best_of_all_items(sign):
+    ratings = world(40, 400)
+    kinds = pl.DataFrame({"kind": ["rare" if item % 9 == 0 else "other" for item in range(400)]})
+    model = Joint(**SHORT, weight=0.5, regularization=30.0).fit(ratings.with_items(attributes=kinds))
+    rule = f"{'boost' if sign > 0 else 'bury'}:where=kind = rare,strength=2"
+    ranking = model.recommend(np.arange(40), rules=[rule], uncertainty=False)
+    assert ranking.found_by == "every item was looked at"
+    is_rare = np.arange(400) % 9 == 0
+    plain = model.recommend(np.arange(40), uncertainty=False)
+    assert sign * (is_rare[ranking.item_rows].mean() - is_rare[plain.item_rows].mean()) > 0.05
+    for user in (0, 5):
+        propensity, liked, *_ = everything(model, user)
+        scores = propensity * np.maximum(liked, LEAST_LIKED) ** 0.5
+        raised = scores + sign * 2 * scores.std() * is_rare  # The spread is known to about a hundredth.
+        best = unseen_order(model, user, raised, 10)
+        assert len(np.intersect1d(ranking.item_rows[user], best)) >= 9
+        assert_allclose(ranking.scores[user], scores[ranking.item_rows[user]], rtol=1e-4)
+
+
+def test_few_items_are_looked_at(monkeypatch):
+    model = Joint(**SHORT, weight=0.5, regularization=30.0).fit(world(60, 400))
+    looked_at, liked = [], JointBelief.liked
+    monkeypatch.setattr(JointBelief, "liked", lambda self, pairs: looked_at.append(len(pairs)) or liked(self, pairs))
+    model.recommend(np.arange(60), 10, uncertainty=False)
+    assert 60 * 20 <= sum(looked_at) < 60 * 60
+
+
+def test_caution_moves_the_mean_also_where_ratings_are_stars():
+    """Between two levels a threshold may move without any effect; what is rated must not."""
+    ratings = world(100)
+    stars = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids(), np.clip(np.round(ratings.values), 1, 5))
+    model = Joint(**SHORT).fit(stars)
+    belief = believed(model)
+    pairs = Pairs.of_one(0, np.arange(N_ITEMS, dtype=np.int32))
+    cautious, usual, curious = (belief.liked(pairs, sds) for sds in (-0.1, 0, 0.1))
+    assert (cautious < usual).all()
+    assert (usual < curious).all()
+    # By hand: a star is reached above the midpoint to the one below.
+    predicted = model.predict([stars.users.ids[0]] * N_ITEMS, stars.items.ids)
+    reached = np.ceil(belief.liked_from[0]) - 0.5
+    mixture = predicted.rating.mixture
+    assert_allclose(curious, 1 - mixture.cdf(reached - 0.1 * predicted.belief_sd), rtol=1e-4)
 
 
 def test_weight_0_orders_by_choices_and_infinity_by_liking(ratings, tmp_path):
@@ -388,7 +489,7 @@ def groups(n_users=120, n_items=24):
     return Ratings.from_arrays(*np.nonzero(has), values[has])
 
 
-def test_strangers_get_lists_by_what_little_is_known():
+def test_new_users_get_lists_by_what_little_is_known():
     ratings = groups()
     model = Joint(**SHORT, weight=1.0, regularization=10.0).fit(ratings)
     popularity = np.bincount(ratings.item_ids()) / ratings.n_users
@@ -490,3 +591,19 @@ def test_its_chains_are_those_of_the_rating_side(fitted, tmp_path):
     for model in (fitted, load(tmp_path / "model")):
         assert model.posterior_.trace is model.rating_posterior.trace
         assert model.posterior_.trace.chains == fitted.chains
+
+
+def test_expected_ratings_of_lists_are_on_the_scale():
+    """As those of `predict`; scores of the rating side go beyond it, and would be shown as 5.4 of 5 stars."""
+    rng = generator(5)
+    users, items = np.divmod(rng.permutation(60 * 40)[:1200], 40)
+    values = np.clip(3 + (users % 3) + rng.normal(0, 0.3, len(users)) - 2 * (items % 2), 1, 5).round()
+    model = Joint(n_factors=2, warmup=20, draws=20, chains=1, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(Ratings.from_arrays(users, items, values))
+    ranking = model.recommend([2, 5, 8], n=5)
+    shown = ranking.uncertainty.expected_rating
+    predicted = model.predict(np.repeat([2, 5, 8], 5), ranking.item_ids)
+    assert predicted.unclipped.max() > 5
+    assert_allclose(shown.ravel(), predicted.mean, rtol=1e-4)

@@ -153,7 +153,7 @@ def test_levels_at_any_distances_are_found_again():
     np.testing.assert_allclose(shares, found, atol=0.06)  # three standard errors of 800 ratings
 
 
-def test_a_declared_level_that_nobody_used_has_a_chance():
+def test_a_declared_but_unused_level_has_a_chance():
     ratings = Ratings.from_arrays(np.arange(200) % 20, np.arange(200) // 20, 2.0 + np.arange(200) % 3)
     model = BPMF(**SHORT, likelihood=Ordinal(levels=[1, 2, 3, 4, 5])).fit(ratings)
     chances = model.predict([0], [0]).level_probabilities()
@@ -218,7 +218,7 @@ def test_who_is_erratic_is_not_known_to_every_model(fitted):
         (
             {"likelihood": Ordinal(levels=[1, 2, 3])},
             [1.0, 2.0, 2.5, 7.0],
-            "2 of 4 ratings are none of the declared levels, such as 2.5; expected one of 1, 2, 3",
+            "2 of 4 ratings are not declared levels, such as 2.5; expected one of 1, 2, 3",
         ),
         ({"likelihood": Ordinal(levels=[3, 2, 1])}, [1.0, 2.0, 3.0, 1.0], "levels .* ascending"),
         ({"likelihood": Ordinal(levels=[1])}, [1.0, 1.0, 1.0, 1.0], "2 to 101 numbers"),
@@ -257,7 +257,7 @@ def test_levels_beyond_single_precision_are_refused():
             BPMF(**SHORT, likelihood=Ordinal(levels=levels)).fit(ratings)
 
 
-def test_levels_close_to_one_another_are_told_apart():
+def test_levels_close_to_one_another_are_distinguished():
     levels = [99.001, 99.002, 99.003, 99.004, 99.005]
     values = np.array(levels)[np.arange(100) % 5]
     model = BPMF(**SHORT, likelihood=Ordinal(levels=levels)).fit(
@@ -267,7 +267,7 @@ def test_levels_close_to_one_another_are_told_apart():
 
 
 @pytest.mark.parametrize("kind", ["probit", "logistic", "ordinal"])
-def test_somebody_who_always_says_yes_is_believed(kind):
+def test_a_user_who_always_says_yes_is_believed(kind):
     """Latent responses move slowly there: a fold-in must not stop on the way."""
     rng = generator(6)
     likes = rng.logistic(size=(60, 200)) < 3 * rng.standard_normal((60, 1))

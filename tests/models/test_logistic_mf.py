@@ -183,7 +183,7 @@ def test_with_popularity_an_item_gets_less_credit_for_being_known():
     assert 0 < slopes[1] < 0.7 * slopes[0]
 
 
-def test_a_user_of_whom_nothing_is_known_is_like_any_other():
+def test_a_user_without_history_is_like_any_other():
     model = LogisticMF(**SMALL).fit(RATINGS)
     new_user = believed(model, [-1])
     (belief, *_), *_ = new_user.blocks(np.zeros(1, np.int32))
@@ -201,13 +201,13 @@ def test_the_more_is_known_the_less_is_left_open():
         is_kept = np.arange(len(by_user.columns)) - by_user.offsets[by_user.rows()] < most
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         history = CSR(offsets, by_user.columns[is_kept], by_user.values[is_kept])
-        folded = model.posterior_.believe(People.strangers(history), 1)
+        folded = model.posterior_.believe(People.new_users(history), 1)
         users, items = (part.reshape(-1).astype(np.int32) for part in np.indices((30, RATINGS.n_items)))
         sds.append(folded.summary(Pairs(users, items))[1].mean())
     assert sds[0] > 1.1 * sds[1] > 1.1**2 * sds[2]
 
 
-def test_camps_are_told_apart_whoever_asks():
+def test_camps_are_distinguished_for_any_user():
     """By a training user, by a new user, by policies, and by what to ask."""
     model = LogisticMF(n_factors=2, regularisation=1.0, n_negatives=5, epochs=80, seed=1).fit(choices(80, 40))
     for policy in ("mean", "cautious", "curious", "likely", "thompson"):
@@ -241,7 +241,7 @@ def test_an_update_fits_again_with_what_is_new():
         model.update(pl.DataFrame({"user": [0], "item": [1], "rating": [0.0]}))
 
 
-def test_losses_are_told_as_it_goes():
+def test_losses_are_reported_along_the_way():
     events = []
     model = LogisticMF(**SMALL, epochs=7).fit(RATINGS, observer=events.append)
     assert [event.step for event in events] == list(range(1, 8))

@@ -140,7 +140,7 @@ def test_user_neighbours_by_hand():
     """Residuals: a and b (2, 1, -2), c (-2, 0, none), d (2, none, none): a and b are as similar to d as c is not."""
     model = UserKNN(**PLAIN).fit(BY_HAND)
     history = {"x": 5.0}
-    people = People.strangers(BY_HAND.by_user.take(np.array([0, 2], np.int32)))
+    people = People.new_users(BY_HAND.by_user.take(np.array([0, 2], np.int32)))
     alike = model.posterior_.believe(people, 1).user_similarities(np.array([0, 1], np.int32))
     assert_allclose(alike[0], [1, 1, -4 / np.sqrt(9 * 4)], atol=1e-6)
     assert_allclose(alike[1], [-4 / 6, -4 / 6, 1], atol=1e-6)
@@ -152,12 +152,12 @@ def test_user_neighbours_by_hand():
 
 @pytest.mark.parametrize("model_class", [ItemKNN, UserKNN])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_a_training_user_and_a_stranger_with_his_ratings_get_the_same_bytes(model_class, similarity):
+def test_a_training_user_and_a_new_user_with_their_ratings_get_the_same_bytes(model_class, similarity):
     ratings, _ = tastes(30, 20, rng=np.random.default_rng(1))
     model = model_class(similarity=similarity, threads=1).fit(ratings)
     rows = np.arange(ratings.n_users, dtype=np.int32)
     known = believed(model)
-    folded = model.posterior_.believe(People.strangers(copy.deepcopy(ratings.by_user)), 2)
+    folded = model.posterior_.believe(People.new_users(copy.deepcopy(ratings.by_user)), 2)
     assert_array_equal(known.scores(rows), folded.scores(rows))
     pairs = Pairs(rows, np.zeros(len(rows), np.int32))
     assert_array_equal(known.mean(pairs), folded.mean(pairs))

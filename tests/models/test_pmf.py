@@ -365,7 +365,7 @@ def test_a_state_with_a_penalty_above_the_loss_of_the_start_is_never_kept(rating
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(("method", "batch_size"), WAYS)
-def test_a_rate_that_is_far_too_small_is_told(ratings, method, batch_size, ending):
+def test_a_rate_that_is_far_too_small_is_reported(ratings, method, batch_size, ending):
     options = {"n_factors": 2, "regularisation": 0.05, "epochs": 4, "seed": 0, "method": method, **ending}
     said = r"hardly moved.* after \d epochs?\. Take a larger learning_rate \(now 1e-30\)"
     with pytest.warns(ConvergenceWarning, match=said):
@@ -647,9 +647,7 @@ def test_a_full_batch_is_one_step_in_however_many_pieces_it_comes(ratings, file,
 
 def test_a_streamed_model_cannot_be_updated_and_says_why(ratings, file):
     model = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=1).fit_parquet(file, rows_at_once=np.int64(300))
-    with pytest.raises(
-        InvalidParameterError, match="learned from a file piece by piece.*expected.* a fit on all ratings"
-    ):
+    with pytest.raises(InvalidParameterError, match="fitted on a file in pieces.*expected.* a fit on all ratings"):
         model.update(ratings)
 
 
@@ -783,6 +781,6 @@ def test_empirical_bayes_needs_the_ratings_in_memory(ratings, tmp_path):
         PMF(regularisation="empirical-bayes").fit_parquet(tmp_path / "ratings.parquet")
 
 
-def test_strengths_are_told(ratings):
+def test_strengths_are_reported(ratings):
     model = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=0).fit(ratings)
     assert dataclasses.astuple(model.regularisation_) == (0.05,) * 4

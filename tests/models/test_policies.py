@@ -7,12 +7,27 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, BPMF, Cautious, Curious, Likely, Mean, Ratings, Thompson
+from tastespace import (
+    ALS,
+    BPMF,
+    Cautious,
+    Curious,
+    Joint,
+    Likely,
+    Mean,
+    Ratings,
+    Thompson,
+    evaluate,
+    random_split,
+)
+from tastespace.data.kinds import liked_from
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.policies import policy_of
+from tastespace.models.base.policies import PolicyScores, policy_of
+from tastespace.models.base.similarity import top_k
+from tastespace.models.base.top_n import candidate_count
 from tastespace.randomness import derive, generator
 from tastespace.testing.conformance import believed
-from tastespace.testing.toys import gaussian
+from tastespace.testing.toys import gaussian, tastes
 
 pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 N_ITEMS = 30
@@ -53,9 +68,60 @@ def test_likely_orders_by_the_probability_to_reach_a_level(fitted, threshold):
     assert_array_equal(ranking.item_rows[0], expected)
 
 
-def test_likely_goes_by_the_mean_rating_unless_told(fitted, ratings):
-    told = fitted.recommend([0, 1], policy=Likely(at_least=ratings.mean))
-    assert_array_equal(fitted.recommend([0, 1], policy="likely").item_rows, told.item_rows)
+@pytest.mark.parametrize("policy", ["cautious:c=2", "curious", "curious:c=3", "likely", "likely:at_least=4.5"])
+def test_lists_of_a_large_catalogue_are_those_of_all_items(policy):
+    """Candidates are found quickly, by scores or by rough sds; nothing that belongs into a list is lost by that."""
+    ratings = tastes(60, 1000, density=0.03, rng=generator(3))[0]
+    model = BPMF(n_factors=4, chains=1, warmup=10, draws=20, thin=1, seed=1).fit(ratings)
+    users = ratings.users.ids
+    ranking = model.recommend(users, policy=policy)
+    assert candidate_count(10, 1000) == 200
+    belief = believed(model)
+    uncertainty = belief.uncertainty
+    everything = PolicyScores(policy_of(policy), belief, uncertainty, ratings.n_items, generator)
+    scores = everything.scores(np.arange(len(users), dtype=np.int32))
+    seen = ratings.by_user
+    scores[seen.rows(), seen.columns] = -np.inf
+    assert_array_equal(ranking.item_rows, top_k(scores, 10)[0])
+    # More than the best by score: an uncertain item may be far from them.
+    by_score = model.recommend(users, 200, uncertainty=False).item_rows
+    lost = [np.setdiff1d(*lists).size for lists in zip(ranking.item_rows, by_score, strict=True)]
+    assert (sum(lost) > 0) == (policy == "curious:c=3")
+
+
+def test_likely_goes_by_what_each_user_likes_by_default(fitted, ratings):
+    thresholds = liked_from(ratings.by_user, ratings.mean)
+    assert np.ptp(thresholds) > 0.5
+    users = ratings.users.ids
+    listed = fitted.recommend(users, policy="likely", exclude=None)
+    for user, row, threshold in zip(users, listed.item_rows, thresholds, strict=True):
+        told = fitted.recommend([user], policy=Likely(at_least=float(threshold)), exclude=None)
+        assert_array_equal(told.item_rows[0], row)
+    # A new user is known by their history, and one without any likes what is above the mean of all.
+    history = {0: 5.0, 1: 5.0, 2: 4.0}
+    for known, threshold in ((history, (14 + 5 * ratings.mean) / 8), ({}, ratings.mean)):
+        told = fitted.recommend(["new"], policy=Likely(at_least=float(np.float32(threshold))), history=known or None)
+        assert_array_equal(fitted.recommend(["new"], policy="likely", history=known or None).item_rows, told.item_rows)
+
+
+@pytest.mark.parametrize("model", [BPMF, Joint])
+def test_what_is_liked_is_the_same_for_lists_measures_and_policies(model, ratings):
+    split = random_split(ratings, 0.2, seed=0)
+    fitted = model(n_factors=2, warmup=3, draws=5, thin=1, seed=1).fit(split.train)
+    users = split.test.users.ids.sort()
+    belief = fitted.about(users).belief
+    of_measures = evaluate(fitted, split, bootstrap=0).relevance.liked_from
+    assert_array_equal(belief.uncertainty.liked_from.astype(np.float32), of_measures)
+    if belief.chosen is not None:
+        assert_array_equal(belief.chosen.liked_from, belief.uncertainty.liked_from)
+        assert_array_equal(fitted.recommend(users).liking()["liked_from"], belief.chosen.liked_from)
+
+
+def test_of_yes_and_no_a_yes_is_liked(ratings):
+    answers = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids(), (ratings.values >= 4).astype(float))
+    fitted = BPMF(n_factors=2, warmup=3, draws=5, thin=1, likelihood="logistic", seed=1).fit(answers)
+    lists = [fitted.recommend([0, 1], policy=policy).item_rows for policy in ("likely", Likely(at_least=1.0))]
+    assert_array_equal(*lists)
 
 
 def test_thompson_repeats_by_seed_and_request(fitted, ratings):
@@ -184,7 +250,7 @@ def test_policies_that_make_no_sense_are_refused(fitted, wrong):
 def test_a_model_without_uncertainty_says_so(ratings):
     model = ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings)
     assert model.recommend([0]).uncertainty is None
-    with pytest.raises(InvalidParameterError, match="does not know how sure"):
+    with pytest.raises(InvalidParameterError, match="provides no uncertainty"):
         model.recommend([0], policy="cautious")
-    with pytest.raises(InvalidParameterError, match="point"):
+    with pytest.raises(InvalidParameterError, match="provides no uncertainty"):
         model.predict([0], [0]).interval()

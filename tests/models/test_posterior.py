@@ -66,7 +66,7 @@ def test_where_there_are_no_levels():
     continuous, point = prediction(normal(None)), prediction(None, sure=False)
     assert continuous.levels is point.levels is None
     assert continuous.level_names == point.level_names == []
-    for found, reason in ((continuous, "continuous scale"), (point, "predicts a point")):
+    for found, reason in ((continuous, "continuous scale"), (point, "provides no uncertainty")):
         for ask in (found.level_probabilities, lambda found=found: found.to_polars(levels=True)):
             with pytest.raises(InvalidParameterError, match=reason):
                 ask()

@@ -206,7 +206,7 @@ def test_the_same_question_every_time_alone_and_among_others(model):
     assert together.cold.tolist() == [False] * 5 + [True, False]
 
 
-def test_strangers(model):
+def test_new_users(model):
     nobody = model.ask()
     assert nobody.user_ids.to_list() == ["you"]
     assert nobody.cold.tolist() == [True]
@@ -291,7 +291,7 @@ def test_among_the_most_rated(model):
         ({"among": 0}, InvalidParameterError, "among is 0"),
         ({"goal": "money"}, InvalidParameterError, "goal is 'money'; expected one of 'ratings', 'list'"),
         ({"only": ["nowhere"]}, UnknownIdError, "nowhere"),
-        ({"where": "colour = red"}, InvalidParameterError, "not known of the items"),
+        ({"where": "colour = red"}, InvalidParameterError, "not an attribute of the items"),
     ],
 )
 def test_questions_that_make_no_sense(model, parameters, error, message):
@@ -303,7 +303,7 @@ def test_questions_that_make_no_sense(model, parameters, error, message):
 def test_a_model_that_gives_a_point_refuses(kind):
     with pytest.raises(NotFittedError):
         kind().ask()
-    with pytest.raises(InvalidParameterError, match=f"{kind.__name__} predicts a point .* such as BPMF"):
+    with pytest.raises(InvalidParameterError, match=f"{kind.__name__} provides no uncertainty, .* such as BPMF"):
         kind(seed=0).fit(RATINGS).ask()
 
 

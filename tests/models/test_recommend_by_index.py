@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, BPMF, EASE, ImplicitALS, Ratings
+from tastespace import ALS, BPMF, EASE, ImplicitALS, Joint, Ratings, load, save
+from tastespace.artifact import save_index
 from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.retrieval import tune_index
 from tastespace.index.reduction import Reduced
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.structures.kd_forest import KdForest
 from tastespace.index.structures.kmeans_tree import KMeansTree
 from tastespace.index.trials import StoredIndex
+from tastespace.models.composed import choice
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
@@ -75,6 +79,100 @@ def test_the_same_as_without(fitted, policy, request_):
         # Sums over fewer items are made in another order: a draw's edge can fall the other way once in a hundred.
         mine, others = getattr(found.uncertainty, name), getattr(expected.uncertainty, name)
         assert_allclose(mine, others, rtol=1e-4, atol=0.011 if name == "top_n_probability" else 1e-4)
+
+
+def joint(n_users, n_items, density):
+    """Of a catalogue too large for matrices, which has vectors that candidates are found by."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "MOST_ROWS", 40)
+        model = Joint(n_factors=3, warmup=15, draws=10, thin=1, weight=0.5, regularization=10.0, seed=1)
+        return model.fit(ratings_of(n_users, n_items, density))
+
+
+@pytest.fixture(scope="module")
+def fitted_joint():
+    return joint(60, N_ITEMS, 0.2)
+
+
+@pytest.mark.parametrize("policy", ["best", *POLICIES])
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_candidates_of_joint_are_found_by_an_index(fitted_joint, policy, request_):
+    asked = {"user_ids": [0, 1, 5], "n": 6, "policy": policy} | request_
+    expected = fitted_joint.recommend(**asked, index=None)
+    found = fitted_joint.recommend(**asked, index=all_cells(fitted_joint))
+    assert_array_equal(found.item_rows, expected.item_rows)
+    assert_allclose(found.scores, expected.scores, rtol=1e-4)
+    assert_allclose(found.uncertainty.chosen_probability, expected.uncertainty.chosen_probability, rtol=1e-3)
+
+
+def test_of_many_items_joint_finds_nearly_all_of_the_best():
+    model = joint(80, 2500, 0.06)
+    users = list(range(80))
+    index = InvertedFile(n_cells=40, probes=40).build(model.posterior_.item_vectors)
+    for policy in ("best", "cautious", "curious", "thompson"):
+        expected, found = (model.recommend(users, policy=policy, index=which) for which in (None, index))
+        pairs = zip(found.item_rows, expected.item_rows, strict=True)
+        assert np.mean([len(set(mine) & set(others)) / 10 for mine, others in pairs]) > 0.99
+        assert found.found_by == f"the best 200 by {index.description}; put in order one by one"
+        assert expected.found_by == "every item was looked at"
+
+
+def test_the_vectors_of_joint_give_the_propensities(fitted_joint):
+    users = np.arange(60, dtype=np.int32)
+    belief = believed(fitted_joint)
+    queries, bounds = belief.chosen.queries_of_choices, belief.chosen.bounds(users)
+    products = queries.vectors @ fitted_joint.posterior_.item_vectors.T
+    bounds[belief.history.rows(), belief.history.columns] = np.nan  # An index does not know what a user has.
+    popular = 0.3 * fitted_joint.posterior_.choice.shares / (belief.history.counts[:, None] + 0.3)
+    above = bounds > popular * (1 + 1e-4)
+    assert above.mean() > 0.2
+    assert_allclose(products[above], bounds[above], rtol=1e-3)
+    assert (products[~above & ~np.isnan(bounds)] < (popular * (1 + 1e-4))[~above & ~np.isnan(bounds)]).all()
+
+
+def test_an_index_for_joint_is_tuned_kept_and_used(fitted_joint, tmp_path):
+    tuned = tune_index(fitted_joint, seconds=2, structures=["inverted-file"])
+    kept = replace(tuned, index=all_cells(fitted_joint))
+    save(fitted_joint, tmp_path / "model")
+    save_index(tmp_path / "model", kept)
+    loaded = load(tmp_path / "model")
+    assert loaded.recommend([0]).found_by.startswith("the best 150 by inverted file of 9 cells")
+    assert_array_equal(loaded.recommend([0, 1]).item_rows, fitted_joint.recommend([0, 1]).item_rows)
+    # The policy "rating" asks the rating side, which the index knows nothing of.
+    assert loaded.recommend([0], policy="rating").found_by == "every item was looked at"
+
+
+def test_joint_says_why_there_is_no_index(fitted):
+    model = Joint(n_factors=3, warmup=5, draws=5, thin=1, weight=0.5, regularization=10.0, seed=1).fit(fitted.ratings_)
+    with pytest.raises(InvalidParameterError, match="Joint has no item vectors: it has 150 items.*expected no index"):
+        tune_index(model)
+    by_liking = joint(60, N_ITEMS, 0.2)
+    found = by_liking.posterior_.found._replace(weight=float("inf"))
+    by_liking.posterior_ = replace(by_liking.posterior_, found=found)
+    with pytest.raises(InvalidParameterError, match="Joint has no item vectors where liking alone decides"):
+        tune_index(by_liking)
+
+
+RULES = ["at-most:k=1,of=kind", "boost:where=kind = even,strength=2", "bury:where=kind = even", "pin:item=7,place=2"]
+
+
+@pytest.mark.parametrize("model", ["bpmf", "joint"])
+@pytest.mark.parametrize("policy", ["best", "cautious"])
+@pytest.mark.parametrize("rules", [[rule] for rule in [*RULES, "min-ratings:n=10"]] + [RULES[:1] + RULES[3:]], ids=str)
+def test_rules_hold_with_an_index(fitted, fitted_joint, model, policy, rules):
+    recommender = copy(fitted if model == "bpmf" else fitted_joint)
+    items = recommender.ratings_.items.ids
+    kinds = pl.DataFrame({"item": items, "kind": ["even" if item % 2 == 0 else f"odd {item}" for item in items]})
+    recommender.restore(
+        recommender.ratings_.with_items(attributes=kinds), recommender.posterior_, 1, recommender.rating_range_
+    )
+    asked = {"user_ids": [0, 1, 5], "n": 6, "policy": policy, "rules": rules}
+    expected = recommender.recommend(**asked, index=None)
+    found = recommender.recommend(**asked, index=all_cells(recommender))
+    assert_array_equal(found.item_rows, expected.item_rows)
+    assert_allclose(found.scores, expected.scores, rtol=1e-4)
+    assert found.remarks == expected.remarks
+    assert len(found.remarks) == len(rules)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -182,7 +280,7 @@ def test_it_says_how_lists_were_found(fitted):
     assert own.found_by == "every item of the user's own list was looked at"
 
 
-def test_the_index_of_the_model_is_used_unless_told_otherwise(fitted):
+def test_the_index_of_the_model_is_used_by_default(fitted):
     index = all_cells(fitted)
     fitted.index_ = StoredIndex(index, None, (), None)
     try:

@@ -165,7 +165,7 @@ def test_another_run_is_refused_with_what_differs(split, tmp_path, parameters, c
     with pytest.raises(Killed):
         fitted(split, {}, settings, kill_at=20)
     other = split if change is None else change(split)
-    with pytest.raises(CheckpointError, match=f"are of another run: .*{message}"):
+    with pytest.raises(CheckpointError, match=f"belong to another run: .*{message}"):
         BPMF(**SHORT | parameters).fit(other.train, held_out=other.test, checkpoints=replace(settings, resume=True))
 
 

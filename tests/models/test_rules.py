@@ -10,13 +10,16 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from numpy.testing import assert_array_equal
 
 import tastespace as ts
-from tastespace import artifact
+from tastespace import Joint, artifact
 from tastespace.cli.recommend import recommend as recommend_verb
 from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.models.base.rules import AtMost, Boost, Bury, MinRatings, NotShown, Pin, rules_of
 from tastespace.models.baselines.baselines import Popular
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
 
 N_ITEMS = 20
 
@@ -175,22 +178,25 @@ def test_conditions_need_no_quotes():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rules": ["at-most:k=2,of=colour"]}, "'colour', which is not known of the items; expected one of .*genre"),
+        (
+            {"rules": ["at-most:k=2,of=colour"]},
+            "'colour', which is not an attribute of the items; expected one of .*genre",
+        ),
         ({"rules": ["at-most:k=0,of=genre"]}, "k is 0; expected a whole number of at least 1"),
         ({"rules": ["at-most:k=2"]}, "at-most lacks of"),
         ({"rules": ["at-most:k=2,for=genre"]}, "expected key=value, with a key among k, of"),
         ({"rules": ["at-least:k=2"]}, "rule is 'at-least:k=2'; expected one of 'at-most'"),
         ({"rules": 3}, "rules is of type int"),
-        ({"rules": ["boost:where=colour = red"]}, "'colour', which is not known"),
+        ({"rules": ["boost:where=colour = red"]}, "'colour', which is not an attribute"),
         ({"rules": ["boost:where=genre ="]}, "expected a value"),
         ({"rules": ["bury:where=genre = War,strength=-1"]}, "strength is -1.0"),
         ({"rules": ["not-shown"]}, "needs a table"),
         ({"rules": ["not-shown"], "shown": ["i1"]}, "shown is of type list"),
-        ({"shown": pl.DataFrame({"user": ["u1"], "item": ["i1"]})}, "no rule goes by the table"),
+        ({"shown": pl.DataFrame({"user": ["u1"], "item": ["i1"]})}, "no rule uses the table"),
         ({"rules": ["pin:item=i1,place=9"]}, "place 9; expected one in lists of 5"),
-        ({"rules": ["pin:item=i1", "pin:item=i2"]}, "another rule pins, too"),
-        ({"rules": ["pin:item=i1"], "exclude": ["i1"]}, "'i1' is pinned, and left out by exclude"),
-        ({"rules": ["pin:item=i1"], "where": "genre = War"}, "'i1' is pinned, and left out"),
+        ({"rules": ["pin:item=i1", "pin:item=i2"]}, "another rule also pins"),
+        ({"rules": ["pin:item=i1"], "exclude": ["i1"]}, "'i1' is pinned, but left out by exclude"),
+        ({"rules": ["pin:item=i1"], "where": "genre = War"}, "'i1' is pinned, but left out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(model, options, message):
@@ -217,3 +223,20 @@ def test_rules_on_the_command_line(model, tmp_path, capsys):
     assert len(answer["remarks"]) == 3
     recommend_verb(**options)
     assert "pin:item=i12: is in 1 of 1 list" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damping", [0.0, 1.0])
+@pytest.mark.parametrize("policy", ["best", "rating", "cautious", "curious", "likely", "thompson"])
+def test_rules_without_effect_change_no_list(policy, damping):
+    """However lists are found: by bounds, among candidates, or by looking at every item."""
+    ratings = tastes(40, 400, density=0.1, rng=generator(2))[0]
+    genres = pl.DataFrame({"genre": ["a" if item % 2 else "b" for item in ratings.items.ids]})
+    ratings = ratings.with_items(None, genres)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = Joint(n_factors=3, warmup=5, draws=10, chains=1, thin=1, weight=1.0, seed=0).fit(ratings)
+        asked = {"policy": policy, "popularity_damping": damping}
+        plain = model.recommend(ratings.users.ids, **asked)
+        for rule in ("at-most:k=10,of=genre", *(("boost:where=genre = z",) if policy != "likely" else ())):
+            ruled = model.recommend(ratings.users.ids, rules=[rule], **asked)
+            assert_array_equal(ruled.item_rows, plain.item_rows)

@@ -60,7 +60,7 @@ def test_choices_are_yes_and_what_is_drawn_is_no():
     assert 0.6 < drawn.sum() / (4 * len(RATINGS)) < 1
 
 
-def test_the_same_choices_draw_the_same_whoever_asks_and_however_often_they_were_made():
+def test_the_same_choices_draw_the_same_for_any_user_and_any_counts():
     by_user = RATINGS.by_user
     whole = negatives().completed(by_user)
     alone = negatives().completed(by_user.take(np.array([5], np.int32)))
@@ -139,7 +139,7 @@ def test_what_was_drawn_stays_in_lists_and_what_was_chosen_does_not():
     assert shown & {item for item, value in mine if value == 0}
 
 
-def test_a_stranger_with_a_history_is_whom_training_would_have_made_of_him():
+def test_a_new_user_with_a_history_is_what_training_would_have_made_of_them():
     model = BPMF(**SMALL, likelihood=Logistic(negatives="uniform")).fit(RATINGS)
     mine = RATINGS.by_user.take(RATINGS.users.rows_of([4]))
     history = dict(zip(RATINGS.items.at(mine.columns), mine.values.tolist(), strict=True))
@@ -148,7 +148,7 @@ def test_a_stranger_with_a_history_is_whom_training_would_have_made_of_him():
     assert_array_equal(model.predict(["new"] * len(items), items, history=history).mean, known)
 
 
-def test_camps_are_told_apart():
+def test_camps_are_distinguished():
     model = BPMF(**{**SMALL, "warmup": 60, "draws": 40}, likelihood=Logistic(negatives="uniform", n_negatives=5)).fit(
         choices(60, 40)
     )
@@ -259,4 +259,4 @@ def test_choices_suit_it():
 
 def test_stars_do_not_suit_it():
     stars = Ratings.from_arrays([0, 0, 1, 1, 2], [0, 1, 0, 2, 1], [1.0, 5.0, 4.5, 2.0, 3.0])
-    assert "takes all of them for things chosen" in misfit(BPMF(likelihood="logistic:negatives=uniform"), stars)
+    assert "takes all of them for choices" in misfit(BPMF(likelihood="logistic:negatives=uniform"), stars)

@@ -67,7 +67,7 @@ def test_rare_items_do_not_win_by_chance():
     assert rare(shrinkage=0) > 0.5  # the broken twin
 
 
-def test_alternatives_and_complements_are_told_apart():
+def test_alternatives_and_complements_are_distinguished():
     """Cameras are chosen with their bags by the same users, who like cameras and dislike bags, or the other way."""
     rng = np.random.default_rng(0)
     n_users, n_items = 600, 24  # items 0-5 and 6-11 are shop one's cameras and bags, 12-17 and 18-23 shop two's
@@ -88,7 +88,7 @@ def test_alternatives_and_complements_are_told_apart():
 
 
 def test_a_kind_of_similarity_needs_both_sides(model):
-    with pytest.raises(InvalidParameterError, match="does not know choices and tastes apart"):
+    with pytest.raises(InvalidParameterError, match="does not distinguish choices and tastes"):
         model.similar_items([1], kind="complements")
     with pytest.raises(InvalidParameterError, match="kind is 'twins'; expected None, 'alternatives' or 'complements'"):
         model.similar_items([1], kind="twins")
@@ -116,7 +116,7 @@ def test_users_against_all_cosines(model):
         assert_allclose(found.similarities[position], expected[row, best], atol=1e-5)
 
 
-def test_a_stranger_with_the_ratings_of_a_user_is_most_like_him(model):
+def test_a_new_user_with_the_ratings_of_a_user_is_most_similar_to_them(model):
     row = RATINGS.users.rows_of([7])
     rated = RATINGS.by_user.take(row)
     history = dict(zip(RATINGS.items.at(rated.columns).to_list(), rated.values.tolist(), strict=True))
@@ -126,7 +126,7 @@ def test_a_stranger_with_the_ratings_of_a_user_is_most_like_him(model):
     assert found.of(0)["similarity"][0] > 0.999
 
 
-def test_somebody_without_ratings_is_like_nobody(model):
+def test_a_user_without_ratings_is_similar_to_none(model):
     found = model.similar_users(["nobody", 3, 3], 4)
     assert found.cold.tolist() == [True, False, False]
     assert [table.height for table in found] == [0, 4, 4]
@@ -153,7 +153,7 @@ def test_filters(model):
         ({"n": 0}, InvalidParameterError, "n is 0"),
         ({"exclude": "seen"}, InvalidParameterError, "exclude is 'seen'; expected items"),
         ({"only": ["nowhere"]}, UnknownIdError, "nowhere"),
-        ({"where": "colour = red"}, InvalidParameterError, "not known of the items"),
+        ({"where": "colour = red"}, InvalidParameterError, "not an attribute of the items"),
         (
             {"exclude": pl.DataFrame({"user": [1], "item": [1]})},
             InvalidParameterError,
@@ -166,7 +166,7 @@ def test_questions_that_make_no_sense(model, parameters, error, message):
         model.similar_items(**{"item_ids": [1], **parameters})
 
 
-def test_somebody_must_be_asked_about(model):
+def test_a_user_must_be_given(model):
     with pytest.raises(InvalidParameterError, match="similar_users got neither users nor a history"):
         model.similar_users()
 
@@ -221,7 +221,7 @@ def test_what_a_filter_leaves_out_makes_nothing_cold():
     assert not found.cold.any()
 
 
-def test_users_without_anything_in_common_are_like_nobody():
+def test_users_without_anything_in_common_are_not_similar():
     found = UserKNN().fit(LONELY).similar_users([3, 1], 3)
     assert found.cold.tolist() == [True, False]
     assert [table["user"].to_list() for table in found] == [[], [2]]

@@ -193,7 +193,7 @@ def test_new_draws_are_as_spread_as_the_distribution(n_factors):
     assert abs(apart.mean()) < 5 * apart.std() / np.sqrt(chains)
 
 
-def test_an_item_that_nobody_has_rated_is_that_of_the_population():
+def test_an_item_without_ratings_is_that_of_the_population():
     model = small().fit(RATINGS)
     unknown = model.predict([1], ["nothing"])
     assert np.isfinite(unknown.mean[0])

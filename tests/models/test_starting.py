@@ -115,12 +115,12 @@ def test_what_cannot_be_a_start_is_refused(ratings, finished, tmp_path):
         ALS(n_factors=3).fit(ratings, start=Popular(seed=0).fit(ratings))
     with pytest.raises(InvalidParameterError, match="start is a str; expected a fitted model"):
         ALS(n_factors=3).fit(ratings, start="als")
-    with pytest.raises(InvalidParameterError, match="EASE does not begin from another model; expected start=None"):
+    with pytest.raises(InvalidParameterError, match="EASE cannot start from another model; expected start=None"):
         EASE(seed=0).fit(ratings, start=finished)
     with pytest.raises(InvalidParameterError, match="fit got a start and checkpoints; expected one of them"):
         BPMF(n_factors=3).fit(ratings, start=finished, checkpoints=Checkpoints(tmp_path / "kept"))
     strangers = Ratings.from_arrays([1, 2], ["a", "b"], [3.0, 4.0])
-    with pytest.raises(InvalidParameterError, match="start knows none of the items that are to be learned"):
+    with pytest.raises(InvalidParameterError, match="start knows none of the items to be learned"):
         ALS(n_factors=3).fit(strangers, start=finished)
 
 

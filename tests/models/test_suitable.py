@@ -60,7 +60,7 @@ def test_only_ratings_will_do():
 def test_models_of_stars_do_not_suit_choices(model):
     name = type(model).__name__
     assert misfit(model, CHOSEN).startswith(
-        f"all ratings are 1: their values tell nothing, and neither will predictions of {name}"
+        f"all ratings are 1: their values say nothing, and neither will predictions of {name}"
     )
     assert "implicit-als would suit" in misfit(model, CHOSEN)
     assert misfit(model, COUNTS).startswith("the values are counts (whole numbers up to 90")
@@ -75,12 +75,12 @@ def test_values_that_are_all_alike_and_no_choices():
 
 @pytest.mark.parametrize("model", [ImplicitALS(), EASE()], ids=lambda model: type(model).__name__)
 def test_models_of_choices_do_not_suit_stars(model):
-    assert "the lowest as well; joint would suit" in misfit(model, STARS)
+    assert "even the lowest; joint would suit" in misfit(model, STARS)
     assert misfit(model, COUNTS) is misfit(model, CHOSEN) is None
 
 
 @pytest.mark.parametrize("observed", [STARS, ANSWERS, COUNTS, CHOSEN])
-def test_what_is_popular_suits_everybody(observed):
+def test_popular_suits_all_kinds(observed):
     assert misfit(Popular(), observed) is None
 
 

@@ -270,7 +270,7 @@ def test_a_training_user_is_folded_in_where_training_left_them(ratings, covarian
     for _ in range(1500):
         state, _ = ascent.step(state, rng)
     posterior = model._concluded(ratings, state, np.zeros(1))
-    belief = posterior.believe(People.strangers(ratings.by_user), 1)
+    belief = posterior.believe(People.new_users(ratings.by_user), 1)
     (folded, *_), *_ = belief.blocks(np.arange(ratings.n_users, dtype=np.int32))
     assert_allclose(folded.means[:, 0], state.users.means, rtol=1e-3, atol=2e-4)
     covariances = folded.roots[:, 0] @ folded.roots[:, 0].transpose(0, 2, 1)

@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_refused():
         rank([0, 5])
     with pytest.raises(ValueError, match="offsets: one more than rows"):
         rank([0, 1], candidate_offsets=np.array([0, 2]))
-    with pytest.raises(ValueError, match="out: one row a query"):
+    with pytest.raises(ValueError, match="out: one row per query"):
         _native.project(queries, np.zeros((3, 2), np.float32), np.empty((2, 3), np.float32))
 
 

@@ -56,7 +56,7 @@ def test_order_within_a_row_is_kept():
     assert grouped.values.tolist() == [1, 0, 2, 3]
 
 
-def test_take_picks_rows_and_leaves_strangers_empty():
+def test_take_picks_rows_and_leaves_new_ones_empty():
     rows, columns = np.array([0, 0, 1, 2], np.int32), np.array([1, 2, 3, 4], np.int32)
     grouped = CSR.group(rows, columns, np.ones(4, np.float32), 3)
     taken = grouped.take(np.array([2, -1, 0, 0], np.int32))

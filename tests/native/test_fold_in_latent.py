@@ -358,7 +358,7 @@ def test_not_positive_definite_names_the_first_user(kind, rng):
     assert _native.fold_in_latent(**arguments, **extra, means=np.empty((5, 11, 5)), steps=2, threads=2) == 3
 
 
-def test_a_prior_that_is_not_positive_definite_fails_everybody(rng):
+def test_a_prior_that_is_not_positive_definite_fails_for_all(rng):
     arguments = problem(rng, "levels", [2, 1])
     arguments["prior_precision"][1] = -np.eye(4)
     assert _native.fold_in_latent(**arguments, means=np.empty((2, 3, 5)), steps=1) == 0

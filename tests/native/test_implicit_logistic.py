@@ -339,7 +339,7 @@ def test_the_mode_is_found_from_afar_and_with_little_to_hold_it(far):
         assert energy(means[user].astype(np.float64)) <= best.fun + 1e-3 * (1 + abs(best.fun))
 
 
-def test_somebody_with_nothing_at_all_is_the_prior():
+def test_a_user_with_nothing_at_all_is_the_prior():
     given, _ = problem(3, 20, 4)
     given["offsets"], given["columns"] = np.zeros(4, np.int64), given["columns"][:0]
     given["weights"], given["row_weights"] = given["weights"][:0], np.zeros(3, np.float32)

@@ -104,7 +104,7 @@ def test_a_forgotten_shrinkage_would_be_noticed(rng):
     assert np.abs(similarities(matrix, matrix, rule) - swapped).max() > 0.05
 
 
-def test_nobody_is_left_out_when_rows_are_not_the_others(rng):
+def test_no_row_is_left_out_when_rows_are_not_the_others(rng):
     matrix = drawn(rng, 5, 8, 0.9)
     rule = {"common_norms": False, "shrinkage": 0.0, "min_common": 1}
     items, values = most_similar(matrix, rule, -1, 0.0, 1)

@@ -39,6 +39,26 @@ def test_pairs_out_of_range_are_refused():
             _native.score_pairs(zero + user, zero + item, factors, factors, None, None, 0.0, out)
 
 
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "out",
+    [np.zeros(2), np.zeros((2, 2), np.float32)[:, 0], read_only(np.zeros(2, np.float32))],
+    ids=["of another type", "not contiguous", "read-only"],
+)
+def test_outputs_that_would_have_to_be_copied_are_refused(out):
+    """A copy would be filled, and the caller would not see it. What is only read is converted."""
+    rows, factors = np.zeros(2, np.int32), np.ones((1, 3))
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        _native.score_pairs(rows, rows, factors, factors, None, None, 0.0, out)
+    filled = np.zeros(2, np.float32)
+    _native.score_pairs(rows, rows, factors, factors, None, None, 0.0, filled)
+    assert filled.tolist() == [3.0, 3.0]
+
+
 @pytest.mark.parametrize("width", [1, 7, 16, 33, 64])
 def test_scores_in_draws_equal_the_formula(width, rng):
     items = rng.standard_normal((90, 5, width)).astype(np.float32)
@@ -98,10 +118,10 @@ def test_mixtures_of_other_shapes_are_refused():
         (means, None, np.zeros((3, 1)), values),
         (means, None, values, np.zeros((2, 2))),
     ):
-        with pytest.raises(ValueError, match="as many|one row|one a value"):
+        with pytest.raises(ValueError, match="as many|one row|one per value"):
             _native.mixture_cdf(means, sds, at, out, weights=weights)
     for probability, n in ((0.0, 2), (1.0, 2), (np.nan, 2), (0.5, 3)):
-        with pytest.raises(ValueError, match="probability|one a mixture"):
+        with pytest.raises(ValueError, match="probability|one per mixture"):
             _native.mixture_quantile(means, means, probability, 0.0, np.zeros(n))
     with pytest.raises(ValueError, match="component"):
         _native.mixture_cdf(np.zeros((2, 0), np.float32), np.zeros((2, 0), np.float32), values, values)

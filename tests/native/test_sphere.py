@@ -285,7 +285,7 @@ def test_bad_arguments_are_refused(change, message):
 
 
 @pytest.mark.parametrize("move", ["least", *SAMPLERS])
-def test_numbers_that_are_none_are_told(move):
+def test_nan_is_reported(move):
     """By the row; none becomes what is not finite."""
     given, linear, rng = problem(3)
     given["targets"] = given["targets"].copy()

@@ -136,8 +136,8 @@ def test_arguments_that_do_not_fit_are_refused():
     for wrong, message in (
         ({"budget": 0}, "n_items and budget"),
         ({"queries": np.zeros((12, 6), np.float32)}, "panels"),
-        ({"out_items": np.empty((11, 3), np.int32)}, "out: one row of k a query"),
-        ({"allowed": np.ones(5, np.uint8)}, "allowed: one an item"),
+        ({"out_items": np.empty((11, 3), np.int32)}, "out: one row of k per query"),
+        ({"allowed": np.ones(5, np.uint8)}, "allowed: one per item"),
         ({"excluded": np.ones(5, np.int32)}, "excluded: offsets and rows together"),
     ):
         for search in (search_forest, search_clusters):
@@ -176,12 +176,12 @@ def test_groups_that_do_not_fit_are_refused():
     _native.split_groups(**good)
     assert good["sizes"].tolist() == [2, 2, 3, 2]  # all the same: parted as they come
     for wrong, message in (
-        ({"ends": np.array([6, 10])}, "one behind the other"),
-        ({"ends": np.array([4, 11])}, "one behind the other"),
+        ({"ends": np.array([6, 10])}, "one after the other"),
+        ({"ends": np.array([4, 11])}, "one after the other"),
         ({"ends": np.array([1, 10])}, "no more than its points"),
         ({"parts": np.array([0, 2, 5])}, "parts: from 0 to the number of parts"),
         ({"order": np.full(10, 10, np.int32)}, "order: rows of points"),
-        ({"centres": np.empty((4, 3), np.float32)}, "centres: one a part"),
+        ({"centres": np.empty((4, 3), np.float32)}, "centres: one per part"),
     ):
         with pytest.raises(ValueError, match=message):
             _native.split_groups(**good | wrong)

@@ -19,3 +19,9 @@ def search(vectors, queries, k, excluded=None, allowed=None):
         items[row, : len(found)] = found
         scores[row, : len(found)] = value[found]
     return items, scores
+
+
+def moments(items, queries, offsets, weights):
+    """The mean over draws of each item's score, and that of its square: items n x S x W, queries q x S x W."""
+    scores = np.einsum("nsw,qsw->qns", items.astype(np.float64), queries) + offsets[:, None]
+    return np.einsum("qns,qs->qn", scores, weights), np.einsum("qns,qs->qn", scores**2, weights)

@@ -41,7 +41,7 @@ def drawn(found):
 
 
 def test_every_model_is_named_in_every_picture(drawn):
-    assert set(drawn) == {"learning", "groups", "cost"}
+    assert set(drawn) == {"learning", "groups", "cost", "lists"}
     for picture in drawn.values():
         assert picture.svg.startswith(b"<?xml")
         for model in ("als", "bpmf", "mean", "bias"):
@@ -49,6 +49,13 @@ def test_every_model_is_named_in_every_picture(drawn):
         assert b"failed" not in picture.svg
     assert "als: to" in drawn["learning"].alt
     assert "bpmf: from" in drawn["learning"].alt
+
+
+def test_lists_are_drawn_and_judged(found, drawn):
+    als, (ratings, lists) = found["als"], found.verdicts
+    assert f"als {als.value('ndcg@10'):.4f} with {als.value('coverage@10'):.1%}" in drawn["lists"].alt
+    assert str(lists) in drawn["lists"].alt
+    assert str(ratings) not in drawn["lists"].alt
 
 
 def test_the_same_bytes_every_time(found, drawn):
@@ -59,7 +66,7 @@ def test_choices_have_no_errors_to_learn_by(tmp_path):
     for left in ("learning.svg", "comparison.json"):  # by an earlier contest
         (tmp_path / left).write_text("")
     paths = write_comparison(of_choices(), tmp_path)
-    assert [path.name for path in paths] == ["groups.svg", "cost.svg", "comparison.json"]
+    assert [path.name for path in paths] == ["groups.svg", "cost.svg", "lists.svg", "comparison.json"]
     assert not (tmp_path / "learning.svg").exists()
     assert json.loads(paths[-1].read_text())["measure"] == "ndcg@10"
     assert b"higher is better" in (tmp_path / "cost.svg").read_bytes()

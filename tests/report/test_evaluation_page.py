@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from html import escape
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from xml.etree import ElementTree
@@ -18,6 +19,7 @@ from tastespace import (
     Ratings,
     compare_reports,
     evaluate,
+    find_best,
     random_split,
     save,
     write_evaluation,
@@ -28,7 +30,7 @@ from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.evaluation.significance import Comparison, Comparisons
 from tastespace.randomness import generator
 from tastespace.report import plotting
-from tastespace.report.evaluation_figures import differences_picture, groups_picture, lists_picture
+from tastespace.report.evaluation_figures import differences_picture, errors_picture, lists_picture
 from tastespace.testing.toys import tastes
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
@@ -76,13 +78,13 @@ def written(reports, comparisons, tmp_path_factory):
     """The page of both models."""
     folder = tmp_path_factory.mktemp("page") / "new" / "folder"
     notes = {"test <file>": "a&b.csv", "seed": 7}
-    return write_evaluation(reports, folder, comparisons=comparisons, notes=notes)
+    return write_evaluation(reports, folder, comparisons=comparisons, notes=notes, verdicts=find_best(reports))
 
 
 def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons, written):
     page = Page(written.read_text())
     assert page.open == []
-    assert page.headings == len(page.images) == 4
+    assert page.headings == len(page.images) == 6
     for image in page.images:
         assert len(image["alt"]) > 100
         svg = base64.b64decode(image["src"].removeprefix("data:image/svg+xml;base64,"))
@@ -90,8 +92,9 @@ def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons
     for report in reports.values():
         assert f"{report['ndcg@3']:.4f} ({report.intervals['ndcg@3'].low:.4f}–" in "".join(page.cells)
     assert f"≤ {comparisons['mae'].p_value:.4f}" in page.cells
-    assert page.cells.count("> 640") == 4  # two models, users and items
-    files = {"errors-by-users.svg", "errors-by-items.svg", "lists.svg", "differences.svg", "evaluation.html"}
+    assert page.cells.count("> 640") == 8  # errors and what was found, of two models, by users and items
+    files = {f"{what}-by-{side}.svg" for what in ("errors", "found") for side in ("users", "items")}
+    files |= {"lists.svg", "differences.svg", "evaluation.html"}
     assert {file.name for file in written.parent.iterdir()} == files
 
 
@@ -99,8 +102,9 @@ def test_the_summary_comes_first(reports, written):
     text = written.read_text()
     top = text[: text.index("<section>")]
     cells = Page(top + "</main></body></html>").cells
-    columns = ["model", "RMSE", "MAE", "Kendall tau-b", "pairwise accuracy", "NDCG@3", "recall@3", "AUC"]
-    measures = ("rmse", "mae", "kendall_tau", "pairwise_accuracy", "ndcg@3", "recall@3", "auc")
+    columns = ["model", "RMSE", "MAE", "Kendall tau-b", "pairwise accuracy", "NDCG@3", "recall@3", "coverage@3"]
+    columns.append("AUC")
+    measures = ("rmse", "mae", "kendall_tau", "pairwise_accuracy", "ndcg@3", "recall@3", "coverage@3", "auc")
     assert cells[: len(columns) + 1] == ["Main measures", *columns]
     report = reports["bias"]
     assert cells[len(columns) + 1] == "bias"
@@ -113,6 +117,8 @@ def test_the_summary_comes_first(reports, written):
     assert "<dt>test &lt;file&gt;</dt><dd>a&amp;b.csv</dd>" in top
     assert "<dt>seed</dt><dd>7</dd>" in top
     assert "<dt>relevant</dt><dd>liked, rated at least the user&#x27;s own mean</dd>" in top
+    for verdict in find_best(reports):
+        assert f"<p>{escape(str(verdict))}</p>" in top
 
 
 @pytest.mark.usefixtures("_unrendered")
@@ -121,7 +127,7 @@ def test_a_model_without_lists_beside_one_with(reports, tmp_path):
     bare = evaluate(GlobalMean().fit(split.train), split, ranking=False, bootstrap=0)
     text = write_evaluation({"mean": bare, "bias": reports["bias"]}, tmp_path).read_text()
     known = (f"<td>{bare[name]:.4f}</td>" for name in ("rmse", "mae", "kendall_tau", "pairwise_accuracy"))
-    assert f">mean</th>{''.join(known)}" + "<td>–</td>" * 3 in text
+    assert f">mean</th>{''.join(known)}" + "<td>–</td>" * 4 in text
 
 
 @pytest.mark.usefixtures("_unrendered")
@@ -194,13 +200,13 @@ def test_names_of_models_are_no_markup(written):
 
 def test_the_same_bytes_every_time(reports, comparisons, written, tmp_path):
     notes = {"test <file>": "a&b.csv", "seed": 7}
-    again = write_evaluation(reports, tmp_path, comparisons=comparisons, notes=notes)
+    again = write_evaluation(reports, tmp_path, comparisons=comparisons, notes=notes, verdicts=find_best(reports))
     assert again.read_bytes() == written.read_bytes()
 
 
 @pytest.mark.usefixtures("_unrendered")
 def test_words_say_what_is_to_be_seen(reports, comparisons):
-    alt = groups_picture(reports, "users").alt
+    alt = errors_picture(reports, "users").alt
     groups = [group for group in reports["bias"].groups["users"] if group.n]
     worst = max(groups, key=lambda group: group.measures["rmse"])
     assert f"bias: largest with {worst.label} training ratings ({worst.measures['rmse']:.3f})" in alt
@@ -221,7 +227,7 @@ def test_words_say_what_is_to_be_seen(reports, comparisons):
 @pytest.mark.usefixtures("_unrendered")
 def test_one_model_has_no_legend_and_no_differences(reports, tmp_path):
     one = {"bias": reports["bias"]}
-    assert len(Page(write_evaluation(one, tmp_path).read_text()).images) == 3
+    assert len(Page(write_evaluation(one, tmp_path).read_text()).images) == 5
     assert not (tmp_path / "differences.svg").exists()
 
 
@@ -253,7 +259,7 @@ def test_bad_input(reports, comparisons, tmp_path, monkeypatch):
         write_evaluation(list(reports.values()), tmp_path)
     with pytest.raises(InvalidParameterError, match="reports has DampedBias for 'bias'; expected names, and reports"):
         write_evaluation({"bias": DampedBias()}, tmp_path)
-    with pytest.raises(InvalidParameterError, match="comparisons is Comparison; expected what compare gives"):
+    with pytest.raises(InvalidParameterError, match="comparisons is Comparison; expected compare_reports' result"):
         write_evaluation(reports, tmp_path, comparisons=comparisons["rmse"])
     with pytest.raises(InvalidParameterError, match="one report"):
         write_evaluation({"bias": reports["bias"]}, tmp_path, comparisons=comparisons)

@@ -36,7 +36,7 @@ def test_choices(kind, tmp_path):
     assert "RMSE" not in page
     assert "MAE" not in page
     main = re.search(r"<caption>Main measures</caption>\n<thead><tr>(.*?)</tr>", page)[1]
-    assert re.findall(r">([^<]+)</th>", main) == ["model", "NDCG@10", "recall@10", "AUC"]
+    assert re.findall(r">([^<]+)</th>", main) == ["model", "NDCG@10", "recall@10", "coverage@10", "AUC"]
     assert "<dt>relevant</dt><dd>all test ratings</dd>" in page
     assert "Share of the relevant test ratings in lists of 10" in page
 
@@ -46,7 +46,8 @@ def test_yes_and_no(tmp_path):
     models = {"bias": DampedBias(), "als": ALS(n_factors=2, regularisation=0.1, seed=0)}
     reports = {name: evaluate(model.fit(split.train), split) for name, model in models.items()}
     page, files = page_of(reports, tmp_path)
-    drawn = {"errors-by-users.svg", "errors-by-items.svg", "lists.svg", "reliability.svg", "differences.svg"}
+    drawn = {f"{what}-by-{side}.svg" for what in ("errors", "found") for side in ("users", "items")}
+    drawn |= {"lists.svg", "reliability.svg", "differences.svg"}
     assert files == drawn | {"evaluation.html"}
     assert "RMSE" not in page
     assert "log loss by the number of training ratings of the users" in page
@@ -64,6 +65,8 @@ def test_a_model_of_choices_beside_one_of_stars(tmp_path):
     }
     page, files = page_of(reports, tmp_path)
     assert {"errors-by-users.svg", "found-by-users.svg", "lists.svg"} <= files
+    errors, found = (re.search(rf'alt="({what}[^"]+)"', page)[1] for what in ("RMSE by", "Share of the relevant"))
+    assert ("ease: " in errors, "ease: " in found, "bias: " in found) == (False, True, True)
     row = re.search(r'<th scope="row">ease</th>(.*?)</tr>', page)[1]
     assert row.startswith("<td>–</td>")  # it has no RMSE, the other one has
 

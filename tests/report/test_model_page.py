@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tastespace import ALS, DampedBias, Ratings, artifact, evaluate, random_split
+from tastespace import ALS, DampedBias, Popular, Ratings, artifact, evaluate, find_best, random_split
 from tastespace.data.vocabulary import HANDFUL
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
 from tastespace.randomness import generator
@@ -154,7 +154,7 @@ def test_no_title_breaks_out(written):
     assert "<title>&lt;als&gt;, bias" in text
 
 
-def test_lists_of_whom_was_named(shown, tmp_path):
+def test_lists_of_named_users(shown, tmp_path):
     found = Page(write_report(shown, tmp_path / "report.html", users=["3", "7", "nobody"]).read_text())
     for model, one in zip(found.values["models"], shown, strict=True):
         assert [entry["user"] for entry in model["lists"]] == ["3", "7"]  # Nothing can be said of a stranger.
@@ -163,7 +163,7 @@ def test_lists_of_whom_was_named(shown, tmp_path):
         assert [item["rank"] for item in model["lists"][0]["items"]] == list(range(1, 11))
 
 
-def test_nobody_can_be_named(shown, tmp_path):
+def test_no_users_need_be_named(shown, tmp_path):
     found = Page(write_report(shown, tmp_path / "report.html", users=[]).read_text())
     assert [model["lists"] for model in found.values["models"]] == [[], []]
 
@@ -175,6 +175,12 @@ def test_models_measured_on_the_same_ratings(shown, split, tmp_path):
         measures = model["story"]["measures"]
         assert measures.keys() == {"test"}  # not those of the artifacts beside them
         assert measures["test"]["rmse"] == pytest.approx(evaluate(one.recommender, split.test)["rmse"], rel=1e-5)
+        popular = evaluate(Popular().fit(split.train), split.test, bootstrap=0)
+        assert measures["test"]["popular"]["ndcg@10"] == pytest.approx(popular["ndcg@10"], rel=1e-5)
+    reports = {one.name: evaluate(one.recommender, split.test) for one in shown}
+    best = {verdict.purpose: verdict.best for verdict in find_best(reports | {"popular": popular})}
+    for purpose in ("ratings", "lists"):
+        assert found.values["notes"][f"best for {purpose}"].startswith(f"{best[purpose]} (")
 
 
 @pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the extra plot")
@@ -192,7 +198,7 @@ def test_a_model_without_its_ratings(shown, tmp_path):
     assert len(model["map"]["x"]) == 40
 
 
-def test_progress_is_told(shown, tmp_path):
+def test_progress_is_reported(shown, tmp_path):
     heard = []
     write_report(shown, tmp_path / "report.html", users=[], observer=heard.append)
     assert [(one.phase, one.step, one.total) for one in heard] == [

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import tastespace as ts
 from tastespace import ALS, BPMF, VB, DampedBias, ImplicitALS, Ordinal, Ratings, artifact
 from tastespace.errors import TastespaceError
 from tastespace.inference.diagnostics import diagnose
@@ -16,7 +17,7 @@ from tastespace.report.model_story import NOISIEST, common_values, model_outline
 from tastespace.testing.toys import counts, gaussian
 
 OUTLINE = {"class", "range", "levels", "takes_choices", "scores_are_ratings", "can", "attributes"}
-STORY = OUTLINE | {"model", "parameters", "data", "seen", "measures", "chains", "course", "noise", "index"}
+STORY = OUTLINE | {"model", "parameters", "data", "seen", "measures", "choice", "chains", "course", "noise", "index"}
 QUICK = {"n_factors": 2, "warmup": 10, "draws": 60, "seed": 1, "threads": 1}
 
 
@@ -34,11 +35,11 @@ def told(model, folder, **measures):
     return story
 
 
-def test_chains_of_a_sampler_are_told_sweep_by_sweep(tmp_path):
+def test_chains_of_a_sampler_are_reported_sweep_by_sweep(tmp_path):
     model = BPMF(**QUICK, chains=2).fit(stars())
     story = told(model, tmp_path / "model")
     assert (story["class"], story["model"], story["takes_choices"]) == ("BPMF", "bpmf", False)
-    assert story["can"] == {"uncertainty": True, "ask": True, "map": True}
+    assert story["can"] == {"uncertainty": True, "choices": False, "ask": True, "map": True}
     chains, trace = story["chains"], model.posterior_.trace
     assert chains["warmup"] == 10
     assert "noise sd" in chains["quantities"]
@@ -98,7 +99,7 @@ def test_a_model_of_points_tells_its_loss(tmp_path):
     assert len(losses) > 1
     assert losses[-1] < losses[0]
     assert (story["chains"], story["noise"]) == (None, None)
-    assert story["can"] == {"uncertainty": False, "ask": False, "map": True}
+    assert story["can"] == {"uncertainty": False, "choices": False, "ask": False, "map": True}
     assert story["parameters"]["n_factors"] == 2
     assert "threads" not in story["parameters"]
 
@@ -121,9 +122,18 @@ def test_choices(tmp_path):
     assert (story["chains"], story["noise"]) == (None, None)
 
 
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+def test_a_model_of_choices_and_ratings_says_so_and_why_it_was_chosen(tmp_path):
+    story = told(ts.fit(stars(), seed=1, threads=1), tmp_path / "model")
+    assert story["class"] == "Joint"
+    assert story["can"] == {"uncertainty": True, "choices": True, "ask": True, "map": True}
+    assert story["choice"]["model"] == "joint"
+    assert story["choice"]["because"].startswith("the values are stars")
+
+
 def test_a_baseline_has_little_to_say(tmp_path):
     story = told(DampedBias().fit(stars()), tmp_path / "model")
-    assert story["can"] == {"uncertainty": False, "ask": False, "map": False}
+    assert story["can"] == {"uncertainty": False, "choices": False, "ask": False, "map": False}
     assert [story[name] for name in ("chains", "course", "noise", "index")] == [None] * 4
     assert story["measures"] == {}
     assert (story["data"]["n_users"], story["data"]["n_items"]) == (40, 30)
@@ -137,7 +147,7 @@ def test_levels_are_those_that_there_are():
     assert model_outline(DampedBias().fit(many))["levels"] is None
 
 
-def test_levels_that_nobody_gave_are_those_of_the_model():
+def test_unused_levels_are_those_of_the_model():
     """Nobody gave 3 stars, but the model was told that there are."""
     raw = stars()
     without = raw.masked(raw.values != 3)

@@ -132,7 +132,7 @@ def test_only_the_most_rated_are_shown(planted):
 
 
 @pytest.mark.parametrize("method", ["pca", pytest.param("tsne", marks=needs_tsne)])
-def test_a_user_is_among_the_items_of_his_kind(planted, method):
+def test_a_user_is_among_the_items_of_their_kind(planted, method):
     shown, kind = taste_map(planted, method), kinds(planted)
     middles = np.stack([shown.places[kind == one].mean(axis=0) for one in range(CLUSTERS)])
     for user in range(12):
@@ -142,7 +142,7 @@ def test_a_user_is_among_the_items_of_his_kind(planted, method):
         np.testing.assert_allclose(place.middle, place.draws.mean(axis=0, dtype=np.float64), atol=1e-6)
 
 
-def test_a_history_says_where_a_stranger_is(planted):
+def test_a_history_says_where_a_new_user_is(planted):
     shown, kind = taste_map(planted), kinds(planted)
     for one in range(CLUSTERS):
         history = {item: 5.0 if item % CLUSTERS == one else 1.0 for item in range(24)}
@@ -151,7 +151,7 @@ def test_a_history_says_where_a_stranger_is(planted):
         assert np.linalg.norm(middles - place.middle, axis=1).argmin() == one
 
 
-def test_less_is_known_of_where_a_stranger_is(planted):
+def test_the_place_of_a_new_user_is_less_certain(planted):
     """The spread is the trace of the covariance of the draws."""
 
     def spread(request) -> float:
@@ -200,7 +200,7 @@ def test_two_items_make_no_map(points):
         taste_map(ALS(n_factors=1, regularisation=0.1, seed=1, threads=1).fit(few))
 
 
-def test_an_unknown_method_is_told(points):
+def test_an_unknown_method_is_reported(points):
     with pytest.raises(InvalidParameterError, match="the method is 'umap'; expected one of pca, tsne"):
         taste_map(points, "umap")
 

@@ -35,7 +35,7 @@ def is_svg(picture):
     return ElementTree.fromstring(picture.svg).tag.endswith("svg")
 
 
-def test_a_list_is_told_entry_by_entry(model):
+def test_a_list_is_described_entry_by_entry(model):
     ranking = model.recommend([0], 4, exclude=None)
     picture = list_picture(ranking)
     assert is_svg(picture)
@@ -44,7 +44,7 @@ def test_a_list_is_told_entry_by_entry(model):
     assert list_picture(ranking).svg == picture.svg
 
 
-def test_a_stranger_becomes_known(model):
+def test_a_new_user_becomes_known(model):
     items = [0, 1, 2]
     histories = {0: None, 1: {5: 3.0}, 2: {5: 3.0, 6: 4.0}}
     steps = {n: model.predict(["new"] * 3, items, history=history) for n, history in histories.items()}
@@ -56,7 +56,7 @@ def test_a_stranger_becomes_known(model):
     assert narrowing_picture(steps).svg != picture.svg  # without crosses
 
 
-def test_policies_are_told_by_their_averages(model):
+def test_policies_are_described_by_their_averages(model):
     everything = model.predict(np.zeros(N_ITEMS, int), model.ratings_.items.ids)
     lists = {policy: model.recommend([0], 3, policy=policy, exclude=None) for policy in ("cautious:c=2", "curious:c=2")}
     picture = policies_picture(everything, lists)
@@ -77,9 +77,9 @@ def test_long_titles_are_cut(ratings, model):
 
 def test_a_model_that_is_not_sure_of_anything_is_refused(ratings):
     point = ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings)
-    with pytest.raises(DataError, match="how sure"):
+    with pytest.raises(DataError, match="provides no uncertainty"):
         list_picture(point.recommend([0], 3))
-    with pytest.raises(DataError, match="how sure"):
+    with pytest.raises(DataError, match="provides no uncertainty"):
         policies_picture(point.predict([0], [0]), {"mean": point.recommend([0], 3)})
-    with pytest.raises(DataError, match="how sure"):
+    with pytest.raises(DataError, match="provides no uncertainty"):
         narrowing_picture({0: point.predict([0], [0])})

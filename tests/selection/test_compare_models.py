@@ -23,6 +23,7 @@ from tastespace import (
     Split,
     compare_reports,
     evaluate,
+    find_best,
     random_split,
 )
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
@@ -94,10 +95,48 @@ def test_an_uncertain_model_has_log_score_and_coverage(found):
     assert (row["coverage_low"], row["coverage_high"]) == calibration.intervals["coverage_90"]
 
 
+def test_lists_stand_beside_errors(found):
+    report, row = found["als"].report, found["als"].to_dict(10)
+    for name, measure in (("recall", "recall"), ("catalogue_coverage", "coverage"), ("popularity_lift",) * 2):
+        assert row[name] == report[f"{measure}@10"]
+        assert (row[f"{name}_low"], row[f"{name}_high"]) == report.intervals[f"{measure}@10"]
+    assert row["found"] == [group.to_dict() for group in report.found["items"]]
+    assert found["bad"].to_dict(10)["found"] == []
+    measured = ["als", "bpmf", "mean"]
+    table = found.lists_table()
+    assert sorted(row[0] for row in table.rows) == measured
+    values = [found[row[0]].value("ndcg@10") for row in table.rows]
+    assert values == sorted(values, reverse=True)
+    assert table.rows[0][2] == "best"
+    assert sorted(found.found_table().columns[-3:]) == measured
+
+
+def test_what_is_best_for_what(found, split):
+    ratings, lists = found.verdicts
+    reports = {entry.model: entry.report for entry in found if entry.report is not None}
+    expected = find_best(reports, k=10, resamples=RESAMPLES)
+    assert [verdict.to_dict() for verdict in found.verdicts] == [verdict.to_dict() for verdict in expected]
+    assert ratings.best == found.best.model
+    assert lists.value == max(report["ndcg@10"] for report in reports.values())
+    said = found.to_dict()
+    assert said["verdicts"] == [ratings.to_dict(), lists.to_dict()]
+    assert said["lists"]["users"] == reports["als"].lists.users
+    bare = compare_models(split, {"mean": GlobalMean()}, ranking=False, bootstrap=0, apart=False)
+    assert bare.verdicts == ()
+    assert bare.lists_table() is bare.found_table() is bare.to_dict()["lists"] is None
+
+
+def test_lists_of_some_users(split):
+    models = {"mean": GlobalMean(), "popular": Popular()}
+    found = compare_models(split, models, max_users=20, bootstrap=0, apart=False)
+    assert {entry.report.lists.users for entry in found} == {20}
+    assert "Lists of 20 users drawn at random" in found.lists_table().title
+
+
 def test_a_failing_model_says_why_and_the_others_go_on(found):
     assert "n_factors is -1" in found["bad"].error
     assert found["broken"].error == "RuntimeError: the wheels came off"
-    assert "takes all of them for things chosen" in found["choices"].error
+    assert "takes all of them for choices" in found["choices"].error
     assert [entry.model for entry in found if entry.error is None] == ["mean", "als", "bpmf"]
     assert found["bad"].report is found["bad"].cost is None
     assert "the wheels came off" in str(found)
@@ -226,8 +265,8 @@ def test_steps_are_of_the_model_and_seconds_of_its_start_too(begun):
 
 
 def test_what_cannot_begin_from_another_is_a_row(begun):
-    assert begun["from bad"].error.startswith("it begins from bad: n_factors is -1")
-    assert "GlobalMean does not begin from another model" in begun["begun mean"].error
+    assert begun["from bad"].error.startswith("it starts from bad: n_factors is -1")
+    assert "GlobalMean cannot start from another model" in begun["begun mean"].error
     assert "start is a GlobalMean, which has no factors" in begun["from mean"].error
     assert begun["mean"].error is None
 
@@ -237,8 +276,8 @@ def test_what_cannot_begin_from_another_is_a_row(begun):
     [
         ({"als": "nobody"}, "no model 'nobody' takes part; expected some of als, bpmf"),
         ({"nobody": "als"}, "no model 'nobody' takes part"),
-        ({"als": "bpmf", "bpmf": "als"}, "bpmf begins from als begins from bpmf: that is a circle"),
-        ({"als": "als"}, "als begins from als: that is a circle"),
+        ({"als": "bpmf", "bpmf": "als"}, "bpmf starts from als starts from bpmf: that is a circle"),
+        ({"als": "als"}, "als starts from als: that is a circle"),
         (["als"], "expected names of models by names"),
     ],
 )
@@ -311,7 +350,7 @@ def test_a_class_that_another_process_cannot_import_is_a_row(split):
         pass
 
     found = compare_models(split, {"local": Local()}, bootstrap=0, ranking=False)
-    assert "cannot be sent to a process of its own" in found["local"].error
+    assert "cannot be sent to another process" in found["local"].error
     assert found.best is None
     assert "local" in str(found.table())
 
@@ -357,8 +396,8 @@ def test_kinds_have_their_own_measures(kind, measure):
 
 def test_suitable_models():
     stars, choices = tastes(30, 20, rng=generator(2))[0], of_kind("counts")
-    assert set(suitable_models(stars, seed=3)) == set(MODELS) - {"implicit-als", "logistic", "ease"}
-    assert set(suitable_models(choices)) >= {"popular", "implicit-als", "logistic", "ease"}
+    assert set(suitable_models(stars, seed=3)) == set(MODELS) - {"implicit-als", "logistic", "ease", "blend"}
+    assert set(suitable_models(choices)) >= {"popular", "implicit-als", "logistic", "ease", "blend"}
     assert not {"als", "bpmf", "mean"} & set(suitable_models(choices))
     answers = suitable_models(of_kind("yes-no"), seed=3, threads=1)
     assert answers["bpmf"].likelihood == answers["sphere"].likelihood == "logistic"
@@ -395,7 +434,7 @@ def test_more_factors_than_the_machine_can_hold_are_not_tried(split, n_factors):
     """With a million of them the inverse of one matrix alone would take days."""
     models = {"wide": ALS(n_factors=n_factors), "mean": GlobalMean()}
     found = compare_models(split, models, bootstrap=0, ranking=False, apart=False)
-    assert found["wide"].error.startswith(f"n_factors is {n_factors}, with which 60 users and 40 items would take")
+    assert found["wide"].error.startswith(f"n_factors is {n_factors}, for which 60 users and 40 items would take")
     assert found["wide"].error.endswith("expected fewer factors, such as 32")
     assert found["mean"].error is None
 
@@ -422,5 +461,5 @@ def test_parameters_are_checked_before_the_split_and_before_any_fit(split, monke
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_a_model_without_a_name_is_refused(split, name):
-    with pytest.raises(InvalidParameterError, match="a name that a row can be known by"):
+    with pytest.raises(InvalidParameterError, match="a text that is not empty"):
         compare_models(split, {name: GlobalMean()})

@@ -10,7 +10,7 @@ import pytest
 from tastespace import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS
-from tastespace.models.base.parameters import Choice, Range, cells, spread, thousand_users
+from tastespace.parameters import Choice, Range, cells, spread, thousand_users
 from tastespace.randomness import generator
 from tastespace.selection.tune import space_of, tunable_models
 from tastespace.testing.toys import tastes
@@ -57,7 +57,7 @@ def test_defaults_that_are_numbers_are_within_the_ends():
 def test_models_that_learn_the_rest_have_only_the_number_of_factors_left():
     for model in ("vb", "bpmf", "sphere"):
         assert list(MODELS[model].search_space) == ["n_factors"]
-    with pytest.raises(InvalidParameterError, match="the model popular has nothing to be tuned; expected one of bias"):
+    with pytest.raises(InvalidParameterError, match="the model popular has nothing to tune; expected one of bias"):
         space_of("popular", None, {})
 
 
@@ -76,7 +76,7 @@ def test_values_can_be_written_down_as_they_were_tried(ratings):
     assert Range(4, 64, whole=True).value(17, ratings) == 17
 
 
-def test_other_ends_are_what_a_model_is_told(ratings):
+def test_other_ends_are_passed_to_a_model(ratings):
     space = space_of("item-knn", ratings, {"similarity": "pearson"}, {"shrinkage": (2, 8), "n_neighbours": (3, 9)})
     assert list(space) == ["n_neighbours", "shrinkage", "damping"]
     assert space["shrinkage"].describe(ratings) == "2..8"
@@ -86,13 +86,17 @@ def test_other_ends_are_what_a_model_is_told(ratings):
 @pytest.mark.parametrize(
     ("fixed", "ranges", "message"),
     [
-        ({}, {"similarity": (1, 2)}, "no number that is searched of item-knn; expected one of n_neighbours, shrinkage"),
-        ({}, {"colour": (1, 2)}, "'colour', which is no number"),
+        (
+            {},
+            {"similarity": (1, 2)},
+            "not a number in the search space of item-knn; expected one of n_neighbours, shrinkage",
+        ),
+        ({}, {"colour": (1, 2)}, "'colour', which is not a number"),
         ({}, {"damping": (2, 1)}, "goes from 2 to 1; expected numbers above 0, the lower one first"),
         ({}, {"damping": (0, 1)}, "goes from 0 to 1; expected numbers above 0"),
         ({}, {"n_neighbours": (1.5, 3)}, "goes from 1.5 to 3; expected whole numbers"),
-        ({"damping": 1}, {"damping": (1, 2)}, "damping is fixed, and a range is given for it"),
-        (dict.fromkeys(MODELS["item-knn"].search_space, 1), {}, "all that is searched of item-knn is fixed"),
+        ({"damping": 1}, {"damping": (1, 2)}, "damping is fixed, but a range is given for it"),
+        (dict.fromkeys(MODELS["item-knn"].search_space, 1), {}, "the whole search space of item-knn is fixed"),
     ],
 )
 def test_what_cannot_be_searched(fixed, ranges, message, ratings):

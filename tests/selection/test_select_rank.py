@@ -97,7 +97,7 @@ def test_same_seed_same_choice(ratings):
     np.testing.assert_array_equal(one.trace.loss, two.trace.loss)
 
 
-def test_progress_is_told(ratings):
+def test_progress_is_reported(ratings):
     events = []
     choose_rank(ratings, max_rank=4, jumps=SHORT, observer=events.append)
     assert {event.phase for event in events} == {"reversible-jump: jumping", "reversible-jump: cooling"}

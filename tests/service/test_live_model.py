@@ -132,7 +132,7 @@ def test_an_answer_does_not_wait_for_another(two_workers, monkeypatch):
     assert answers == [200]
 
 
-def test_nobody_notices_a_swap(two_workers, own_settings):
+def test_a_swap_goes_unnoticed(two_workers, own_settings):
     """Requests all the while: none fails, and both models have answered."""
     one, _ = two_workers
     failed, seen, stop = [], set(), threading.Event()
@@ -229,7 +229,7 @@ def test_what_is_long_is_not_kept(own_settings, monkeypatch):
         assert len(known.answers) == 1
 
 
-def test_whoever_asks_again_is_kept(own_settings):
+def test_recent_users_are_kept(own_settings):
     """Also if their answer was cached: other users do not push them out."""
     few = replace(own_settings, cached_users=3)
     prepare(few)
@@ -290,7 +290,7 @@ def test_answers_are_never_older_than_an_acknowledged_rating(own_settings):
         assert not wrong
 
 
-def test_whoever_looks_for_another_model_goes_on_looking(two_workers, own_settings, monkeypatch, caplog):
+def test_the_check_for_another_model_continues(two_workers, own_settings, monkeypatch, caplog):
     """Whatever happens once must not keep a worker from following for ever."""
     one, other = two_workers
     with monkeypatch.context() as patch:
@@ -301,7 +301,7 @@ def test_whoever_looks_for_another_model_goes_on_looking(two_workers, own_settin
     wait_for(lambda: version(other) == told)
 
 
-def test_a_new_artifact_that_waits_is_told_at_a_start(own_settings, caplog):
+def test_a_new_artifact_that_waits_is_reported_at_a_start(own_settings, caplog):
     prepare(own_settings)
     with TestClient(create_app(own_settings)) as asking:
         served = version(asking)
@@ -309,4 +309,4 @@ def test_a_new_artifact_that_waits_is_told_at_a_start(own_settings, caplog):
     publish(own_settings)
     with TestClient(create_app(own_settings)) as again:
         assert version(again) == served
-    assert "POST /v1/model/reload takes it over" in caplog.text
+    assert "POST /v1/model/reload activates it" in caplog.text

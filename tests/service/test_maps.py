@@ -133,7 +133,7 @@ def test_the_outline_and_the_story_are_those_of_the_library(client, small_model)
     assert story.json() == {"version": version(client), **model_story(model, manifest)}
 
 
-def test_what_cannot_be_drawn_is_told(client):
+def test_what_cannot_be_drawn_is_reported(client):
     for method, path, content in (
         ("GET", "/v1/map?method=umap", None),
         ("GET", "/v1/users/3/place?method=umap", None),
@@ -165,7 +165,12 @@ def test_a_model_without_tastes_has_no_map(tasteless):
             answer = tasteless.get(path)
             assert answer.status_code == 422
             assert "Popular has no taste space to draw a map of; expected a model with" in answer.json()["detail"]
-    assert tasteless.get("/v1/model/outline").json()["can"] == {"uncertainty": False, "ask": False, "map": False}
+    assert tasteless.get("/v1/model/outline").json()["can"] == {
+        "uncertainty": False,
+        "choices": False,
+        "ask": False,
+        "map": False,
+    }
     assert checked(tasteless.get("/v1/model/story"), ModelStory).chains is None
 
 
@@ -217,7 +222,7 @@ def test_a_damaged_map_is_made_again(client, settings, caplog, damage):
     assert path.read_bytes() == whole
 
 
-def test_a_claim_of_the_dead_blocks_nobody(client, settings):
+def test_a_claim_of_a_dead_worker_blocks_no_other(client, settings):
     """A claim is a lock, which ends with its process; the file that it was on stays."""
     path = kept_map(settings, client).with_suffix(".making")
     path.parent.mkdir(parents=True)
@@ -278,7 +283,7 @@ def test_places_of_a_model_of_points(settings, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["own number", "nothing"])
-def test_a_mark_of_an_earlier_life_blocks_nobody(client, settings, left):
+def test_a_mark_of_an_earlier_run_blocks_no_other(client, settings, left):
     """In a container every start has the same process number; and a full disk leaves a mark without one."""
     mark = kept_map(settings, client).with_suffix(".making")
     mark.parent.mkdir(parents=True)

@@ -50,7 +50,7 @@ def test_a_body_that_grows_too_large_is_refused_on_the_way(client):
     assert "4,194,304 bytes" in answer.json()["detail"]
 
 
-def test_too_many_requests_are_told_to_wait(settings):
+def test_too_many_requests_have_to_wait(settings):
     prepare(settings)
     with TestClient(create_app(replace(settings, rate=2))) as asking:
         answers = [asking.get("/v1/items/1") for _ in range(8)]
@@ -86,7 +86,7 @@ def test_what_takes_too_long_is_given_up(settings, monkeypatch):
     assert "longer than 0.05 seconds" in answer.json()["detail"]
 
 
-def test_a_fault_of_ours_is_told_without_a_trace(settings, monkeypatch, caplog):
+def test_an_internal_error_is_reported_without_a_trace(settings, monkeypatch, caplog):
     prepare(settings)
 
     def fault(*given):
@@ -125,7 +125,7 @@ def test_whatever_is_logged_for_a_request_has_its_id(settings, monkeypatch, caps
     assert "RuntimeError: wrong" in told[1]["trace"]
 
 
-def test_who_sends_too_slowly_is_told_so(settings):
+def test_a_slow_sender_is_refused(settings):
     async def never() -> dict:
         await asyncio.sleep(10)
         return {}

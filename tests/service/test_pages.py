@@ -80,7 +80,7 @@ def test_plotly_comes_from_here_as_well(client):
     assert answer.content == page.read_plotly()
 
 
-def test_without_plotly_it_is_told_what_to_install(client, monkeypatch):
+def test_without_plotly_the_error_says_what_to_install(client, monkeypatch):
     monkeypatch.setattr(page, "find_spec", lambda name: None)
     pages._asset.cache_clear()
     answer = client.get(f"/page/{page.PLOTLY}")
@@ -108,7 +108,7 @@ def test_other_files_have_other_tags(client):
 
 
 @pytest.mark.parametrize("path", ["/", "/page/canvas.js", "/page/style.css"])
-def test_files_are_compressed_for_whoever_understands(client, path):
+def test_files_are_compressed_for_clients_that_accept_it(client, path):
     plain = uncompressed(client, path)
     with client.stream("GET", path, headers={"Accept-Encoding": "gzip, br"}) as answer:
         sent = b"".join(answer.iter_raw())

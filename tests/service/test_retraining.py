@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from service.conftest import small_ratings
 
-from tastespace import ALS, Popular, artifact
+from tastespace import ALS, Joint, Popular, Ratings, artifact, choose
 from tastespace.errors import DataError
 from tastespace.randomness import generator
 from tastespace.service.retraining import Comparison, WorseModelError, convert, retrain
@@ -98,6 +98,22 @@ def test_a_model_of_choices_is_compared_by_its_lists(all_ratings):
     assert found.recommender.ratings_.kind == "one-class"
 
 
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+def test_a_model_of_choices_and_ratings_is_refused_for_its_lists_alone():
+    """Two groups of users choose different items; ratings are chance, and a list by them is one, too."""
+    rng = generator(6)
+    pairs = [(user, int(item)) for user in range(120) for item in rng.permutation(30)[:20] + 30 * (user % 2)]
+    users, items = map(np.array, zip(*pairs, strict=True))
+    ratings = Ratings.from_arrays(users, items, rng.integers(1, 6, len(users)).astype(float))
+    new = np.flatnonzero(rng.random(len(ratings)) < 0.3)
+    before = ratings.take(np.setdiff1d(np.arange(len(ratings)), new))
+    old = Joint(n_factors=2, warmup=10, draws=20, chains=1, weight=0.0, seed=1, threads=1).fit(before)
+    assert retrain(old, stored(ratings, new=new)).comparison.loss < 0.005
+    old.set_params(weight=float("inf"))  # What is fitted next makes lists by ratings alone.
+    with pytest.raises(WorseModelError, match=r"the new model is worse: ndcg@10"):
+        retrain(old, stored(ratings, new=new))
+
+
 def test_new_items_have_no_title_yet(all_ratings, old_and_new):
     old, frame = old_and_new
     more = pl.concat([frame, pl.DataFrame({"user": ["3"], "item": ["999"], "rating": [5.0], "time": [1_800_000_000]})])
@@ -111,6 +127,53 @@ def test_an_empty_database(old_and_new):
     old, frame = old_and_new
     with pytest.raises(DataError, match="no ratings"):
         retrain(old, frame.clear())
+
+
+def plays(seed=0):
+    """What was played, and when: all of it known to have a time."""
+    rng = generator(seed)
+    tastes = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 40))
+    users, items = np.nonzero(tastes + rng.standard_normal(tastes.shape) > 0.5)
+    seconds = 1_700_000_000 + 86_400 * rng.permutation(len(users))
+    frame = pl.DataFrame({"user": users, "item": items, "rating": np.ceil(np.exp(4 * rng.random(len(users)) ** 2))})
+    return frame.with_columns(time=pl.Series(seconds))
+
+
+def as_counts(frame):
+    return Ratings.from_frame(frame.with_columns(pl.from_epoch("time", "s")), kind="counts")
+
+
+def as_stored(frame):
+    return frame.with_columns(pl.col("user", "item").cast(pl.String))
+
+
+def test_what_was_chosen_stays_chosen():
+    frame = plays()
+    chosen = choose(as_counts(frame[:-100]), fixed={"n_factors": 2}, seed=3, threads=1, half_lives=())
+    chosen = replace(chosen, taken=replace(chosen.taken, half_life=100.0))
+    old = chosen.fit(as_counts(frame[:-100]))
+    found = retrain(old, as_stored(frame), force=True).recommender
+    assert type(found) is type(old)
+    assert found.get_params() == old.get_params()
+    assert found.choice_ == old.choice_
+    faded = as_counts(frame).decayed(100.0)
+    assert found.ratings_.values.sum() == pytest.approx(faded.values.sum(), rel=1e-5)
+    without = as_stored(frame).with_columns(time=pl.when(pl.int_range(pl.len()) < 5).then(None).otherwise("time"))
+    assert retrain(old, without, force=True).recommender.ratings_.values.sum() == frame["rating"].sum()
+
+
+def test_a_model_can_be_chosen_again():
+    frame = plays()
+    old = Popular(seed=3, threads=1).fit(as_counts(frame[:-100]))
+    found = retrain(old, as_stored(frame), choose_again=True)
+    assert found.recommender.choice_["model"] != "popular"
+    assert found.recommender.seed_ == 3
+    assert len(found.recommender.ratings_) == frame.height
+    assert found.comparison.new > found.comparison.old
+    # What is held out to compare the two has no say in the choice.
+    assert found.recommender.choice_["held_out"] <= 0.2 * (frame.height - found.comparison.n_test) + 80
+    guessed = retrain(old, as_stored(frame), choose_again=True, budget=0, force=True).recommender
+    assert guessed.choice_["tried"] == []
 
 
 def test_an_index_is_chosen_again(small_model, all_ratings, tmp_path):

@@ -54,7 +54,7 @@ def test_sqlite_waits_for_the_disk(tmp_path):
     store.close()
 
 
-def test_what_goes_wrong_is_told_without_what_people_rated(store):
+def test_errors_are_reported_without_ratings(store):
     with store._write_engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE ratings"))
     with pytest.raises(DatabaseError) as told:

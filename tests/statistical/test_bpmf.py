@@ -60,7 +60,7 @@ def test_intervals_hold_as_often_as_they_say(drawn, fitted):
     assert not 0.87 <= held(4 / 3) <= 0.93
 
 
-def test_strangers_are_folded_in_as_if_they_had_been_there(drawn, fitted):
+def test_new_users_are_folded_in_as_if_they_had_been_there(drawn, fitted):
     """A user left out of training and folded in is predicted nearly as one who was in it."""
     split, _ = drawn
     without = split.train.take(np.flatnonzero(split.train.user_ids().to_numpy() >= 40))

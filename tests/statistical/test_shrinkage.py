@@ -408,7 +408,7 @@ def test_broken_twins_do_not_keep_it(twin):
     assert is_broken(result), result
 
 
-def test_a_stranger_to_the_prior_is_taken_as_a_start():
+def test_a_start_outside_the_prior_is_accepted():
     """What is kept of a draw has no labels: chains that go on from there make their own."""
     population, rows = rows_and_state()
     plain = RELEVANCE.draw(rows, None, generator(1))

@@ -63,7 +63,7 @@ def test_ids_are_positions_in_the_truth(draw):
 @DRAWN
 @pytest.mark.parametrize("observed", ["random", "skewed"])
 @pytest.mark.parametrize("density", [0.001, 0.3, 1.0])
-def test_everybody_occurs_and_no_pair_twice(draw, observed, density):
+def test_all_users_occur_and_no_pair_twice(draw, observed, density):
     ratings, _ = draw(40, 25, density=density, observed=observed, rng=generator(2))
     assert len(ratings.take(np.arange(len(ratings))).users) == 40
     assert len(ratings.take(np.arange(len(ratings))).items) == 25

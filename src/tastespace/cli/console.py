@@ -184,8 +184,8 @@ MAX_WIDTH = 12  # characters: 0 to 10 fits
 def draw_bars(probabilities: NDArray[Any], names: Sequence[str]) -> tuple[str, list[str]]:
     """Draw a distribution over levels: the heading of the column, and one bar per row.
 
-    The highest character of a row is its most likely level, the others are in proportion to it. With many levels a
-    character stands for several.
+    The highest character of a row is its most likely level, the others are in proportion to it. With many levels each
+    character is the mean of several.
     """
     import numpy as np
 

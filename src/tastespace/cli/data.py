@@ -1,4 +1,4 @@
-"""`tastespace data`: the data sets that are known by name, fetched and kept; and what is in a file of ratings."""
+"""`tastespace data`: data sets by name, downloads and their cache, and the content of a file of ratings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tastespace.data.splits import Split, held_out_users, last_per_user, leave_o
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.storage import cache_folder
 
-# Ratings, share, number and seed; each way uses what it needs.
+# Ratings, share, number and seed; each split uses the ones it needs.
 WAYS: dict[str, Callable[[Ratings, float, int, int], Split]] = {
     "random": lambda ratings, share, last, seed: random_split(ratings, share, seed=seed),
     "time": lambda ratings, share, last, seed: time_split(ratings, share),
@@ -57,13 +57,13 @@ def split(
     options.check_known(by, WAYS, f"--by is {by!r}")
     options.require(share is None or by in SHARED, f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
     options.require(last is None or by == "last", f"--by {by} takes no --last; expected --by last")
-    together = "--history FILE and --by users go together: it is what those users are known by"
+    together = "--history FILE and --by users go together: the history is what is known of those users"
     options.require((history is None) == (by != "users"), together)
     outputs = [train, test] if history is None else [train, test, history]
     for file in outputs:
-        writer_of(file)  # says now, before anything is read, if a name is none that can be written
+        writer_of(file)  # fails now, before anything is read, if the format cannot be written
     if len({file.resolve() for file in (ratings, *outputs)}) <= len(outputs):
-        raise InvalidParameterError("two of the files are the same; expected others than the ratings for each part")
+        raise InvalidParameterError("two of the files are the same; expected a file of its own for each part")
     observed = observe(ratings, reading)[0]
     parts = WAYS[by](observed, 0.1 if share is None else share, 1 if last is None else last, seed)
     written = {"train": (parts.train, train), "test": (parts.test, test)}
@@ -81,7 +81,7 @@ Cache = Annotated[Path | None, Option("--cache", help="Folder to keep data sets 
 
 
 def list_sources(cache: Cache = None, json: Json = False) -> None:
-    """List the data sets that can be had by name."""
+    """List the data sets that are available by name."""
     if json:
         sets = [_facts(source, cache) for source in SOURCES.values()]
         console.print_json({"cache": str(cache_folder(cache)), "data_sets": sets})
@@ -99,9 +99,9 @@ def list_sources(cache: Cache = None, json: Json = False) -> None:
 
 
 def get(
-    name: Annotated[str, Argument(help="Name of a data set, as `data list` has it.", metavar="NAME")],
+    name: Annotated[str, Argument(help="Name of a data set, as in `data list`.", metavar="NAME")],
     given: Annotated[
-        Path | None, Option("--from", help="Archive or unpacked folder that you have; nothing is downloaded.")
+        Path | None, Option("--from", help="Local archive or unpacked folder, instead of a download.")
     ] = None,
     cache: Cache = None,
     out: Annotated[
@@ -109,7 +109,7 @@ def get(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Fetch a data set into the cache, once, and say what may be done with it."""
+    """Download a data set into the cache, once, and print its terms of use."""
     source = source_of(name)
     if out is not None:  # Refused before much is downloaded.
         writer_of(out)
@@ -140,7 +140,7 @@ def describe(
     reading: ReadOptions,
     json: Json = False,
 ) -> None:
-    """Show how a file of ratings would be read, and what is in it; or what a data set is."""
+    """Show how a file of ratings would be read and what is in it, or describe a data set."""
     source = resolve(ratings)
     if source is not None and reading.keys() <= {"kind"}:
         _describe_source(source, cache, reading.get("kind"), json)
@@ -175,7 +175,7 @@ def _whereabouts(source: Source, cache: Path | None) -> str:
 
 
 def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings:
-    """The ratings, read once so that whoever fetched them knows that they are whole."""
+    """The ratings, read once to verify that they are complete."""
     if source.archive is None:
         if given is not None:
             raise InvalidParameterError(f"{source.name} comes with a package; expected no --from")
@@ -184,18 +184,18 @@ def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings
         with console.progress(in_bytes=True) as observer:
             folder = obtain(source.name, source.archive, cache=cache, given=given, observer=observer)
             ratings = source.read(folder)
-        # Perhaps another data set was given under its name.
+        # The archive may be of another data set.
         if not 0.98 < (len(ratings) + ratings.merged) / source.n_ratings < 1.02:
-            sizes = f"{len(ratings):,} ratings were read, and {source.name} has {source.n_ratings:,}"
+            sizes = f"{len(ratings):,} ratings were read, but {source.name} has {source.n_ratings:,}"
             warn(f"{sizes}: is this the right one?")
         return ratings
     except KeyboardInterrupt as error:
-        console.print_error("interrupted; what has come so far is kept, run it again to continue")
+        console.print_error("interrupted; the part downloaded so far is kept, run it again to continue")
         raise Exit(console.INTERRUPTED) from error
 
 
 def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json: bool) -> None:
-    """A data set, and its ratings if they are here already: nothing is downloaded only to be described."""
+    """A data set, with its ratings if they are cached: nothing is downloaded just for a description."""
     is_here = source.archive is None or is_cached(source.name, cache)
     observed = source.load(cache=cache) if is_here else None
     if observed is not None and kind is not None:
@@ -206,7 +206,7 @@ def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json
         facts["note"] = source.archive.hint
     lines = [f"{label:<7}  {text}" for label, text in facts.items()]
     if described is None:
-        lines += [f"size     {sizes_text(vars(source))}", f"not here yet; next: tastespace data get {source.name}"]
+        lines += [f"size     {sizes_text(vars(source))}", f"not downloaded; next: tastespace data get {source.name}"]
     else:
         lines.append(str(described))
     content = _facts(source, cache) | {"ratings": None if described is None else described.to_dict()}

@@ -1,24 +1,29 @@
-"""`tastespace evaluate`: how good a model is on ratings it has not seen, and whether it is better than another."""
+"""`tastespace evaluate`: measure a model on test ratings, and compare it with another."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Bootstrap, Json, Model, ReadOptions, Relevance, Threads, reads
+from tastespace.cli.options import Bootstrap, Json, ListUsers, Model, ReadOptions, Relevance, Threads, reads
 from tastespace.data.formats.files import read
+from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.significance import RESAMPLES, compare_reports
+from tastespace.evaluation.side_by_side import evaluate_popular, found_table, lists_table
+from tastespace.evaluation.significance import POPULAR, RESAMPLES, Verdict, compare_reports, find_best
 from tastespace.models import Recommender
+from tastespace.models.baselines.baselines import Popular
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.report.plotting import prepare_folder
 from tastespace.version import __version__
@@ -33,8 +38,9 @@ def evaluate(
     ] = None,
     relevant: Relevance = None,
     against: Annotated[Path | None, Option(help="Another model to compare with, user by user.")] = None,
-    history: Annotated[Path | None, Option(help="File of ratings that the test users are known by, besides.")] = None,
+    history: Annotated[Path | None, Option(help="File of further known ratings of the test users.")] = None,
     figures: Annotated[Path | None, Option(help="Folder to write figures and evaluation.html to.")] = None,
+    max_users: ListUsers = None,
     no_ranking: Annotated[bool, Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
     bootstrap: Bootstrap = 1000,
     seed: Annotated[int, Option(help="Same seed, same intervals and p-values.")] = 0,
@@ -43,7 +49,7 @@ def evaluate(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure a model on a file of test ratings, as far as it makes sense for what they say."""
+    """Measure a model on a file of test ratings, with the measures that suit their feedback type."""
     threshold = read_relevant(relevant)
     paths = [model] if against is None else [model, against]
     loaded = [artifact.load(path).set_params(threads=threads) for path in paths]
@@ -52,6 +58,7 @@ def evaluate(
         prepare_folder(figures)
     tested, since = read(test, **reading), None if history is None else read(history, **reading)
     reports: dict[str, Report] = {}
+    how: dict[str, Any] = {"max_users": max_users, "bootstrap": bootstrap, "seed": seed}
     with console.progress() as observer:
         for name, recommender in recommenders.items():
             reports[name] = measure.evaluate(
@@ -59,40 +66,88 @@ def evaluate(
                 k=k or measure.DEFAULT_K,
                 relevant=threshold if threshold is not None else _agreed(reports),
                 ranking=not no_ranking,
-                bootstrap=bootstrap,
-                seed=seed,
+                **how,
                 observer=observer,
             )
+        split = Split(loaded[0].ratings_, tested, since)
+        beside = reports | _popular(recommenders, reports, split, **how, observer=observer)
+    later = _later_share(loaded[0].ratings_, tested)
     first, *others = reports.values()
+    verdicts = find_best(beside, resamples=bootstrap, seed=seed)
     comparisons = compare_reports(first, others[0], seed=seed) if others else None
     page = None
     if figures is not None:
         notes = _notes(paths, {"test file": test, "history": history}, seed, bootstrap)
-        page = write_evaluation(reports, figures, comparisons=comparisons, notes=notes)
+        page = write_evaluation(beside, figures, comparisons=comparisons, notes=notes, verdicts=verdicts)
     if json:
         content = first.to_dict()
         if comparisons is not None:
             content |= {"against": others[0].to_dict(), "comparison": comparisons.to_dict()}
+        for popular in list(beside.values())[len(reports) :]:
+            less = compare_reports(first, popular, seed=seed)
+            content |= {"popular": popular.to_dict(), "popular_comparison": less.to_dict()}
+        content |= {"verdicts": [verdict.to_dict() for verdict in verdicts], "later_share": later}
         console.print_json(content if page is None else content | {"figures": str(page)})
         return
     _show_first_lines(reports, recommenders)
+    console.print_line(*_told_of_time(later))
     if comparisons is not None:
         console.print_table(comparisons.table(*reports))
-        console.print_line("\np: how often such a difference would come about by luck alone")
-    for name, report in reports.items():
-        for table in report.tables(empty=False):
-            console.print_table(replace(table, title=f"{name}: {table.title}" if others else table.title))
-        console.print_line("")
+        console.print_line("\np: how often such a difference would occur by chance")
+    print_side_by_side(beside, verdicts)
+    _show_details(reports)
     if page is not None:
         console.print_line(f"\nfigures written to {page}")
 
 
+def _later_share(trained: Ratings, tested: Ratings) -> float | None:
+    """The share of test ratings later than all training ratings; None where times are not known."""
+    known, asked = trained.times, tested.times
+    if known is None or asked is None or not len(known) or np.isnat(known).any() or np.isnat(asked).any():
+        return None
+    return float(np.mean(asked > known.max()))
+
+
+def _told_of_time(later: float | None) -> list[str]:
+    """A sentence on whether the test ratings are from the future of the training ratings."""
+    if later is None:
+        return []
+    if later == 1:
+        return ["all test ratings are later than the training ratings: a test of the future"]
+    return [
+        f"{later:.0%} of the test ratings are later than all training ratings; for the others, the model knows later "
+        "ratings: tastespace data split --by time makes a test of the future"
+    ]
+
+
+def print_side_by_side(reports: Mapping[str, Report], verdicts: Sequence[Verdict]) -> None:
+    """Print the lists of several models side by side, and which is best for what; nothing for a single model."""
+    if len(reports) < 2:
+        return
+    for table in (lists_table(reports), found_table(reports)):
+        if table is not None:
+            console.print_table(table)
+    if verdicts:
+        console.print_line("", *map(str, verdicts))
+
+
+def _popular(
+    models: Mapping[str, Recommender], reports: Mapping[str, Report], split: Split, **options: Any
+) -> dict[str, Report]:
+    """The report on the popularity baseline of the first model's ratings, by name; none if a model is that."""
+    if any(isinstance(model, Popular) for model in models.values()):
+        return {}
+    report = evaluate_popular(*(next(iter(models.values())), split, next(iter(reports.values()))), **options)
+    name = f"{POPULAR} items" if POPULAR in models else POPULAR  # A folder may have this name.
+    return {} if report is None else {name: report}
+
+
 def names_of(paths: list[Path]) -> list[str]:
-    """What models are called: the names of their folders if these differ, the whole paths if not."""
+    """Display names of models: the names of their folders if these differ, else the whole paths."""
     names = [path.resolve().name for path in paths]
     names = names if len(set(names)) == len(names) else [str(path) for path in paths]
     if len(set(names)) < len(names):
-        raise BadParameter(f"the same model is there twice, {names[0]}; expected another one")
+        raise BadParameter(f"the same model is given twice, {names[0]}; expected another one")
     return names
 
 
@@ -107,12 +162,12 @@ def read_relevant(typed: str | None) -> Relevant:
 
 
 def _agreed(reports: dict[str, Report]) -> Relevant:
-    """What counts as relevant for one model does so for the other, whatever each was fitted on."""
+    """Share the relevance of one model with the other, whatever each was fitted on."""
     return next((report.relevance for report in reports.values()), None)
 
 
 def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstrap: int) -> dict[str, str]:
-    """What the page says of how it came about."""
+    """The protocol of the evaluation, for the page."""
     which, resamples = "model", f"{bootstrap:,} for intervals"
     if len(paths) > 1:
         which, resamples = "models", f"{resamples}, {RESAMPLES:,} for differences"
@@ -121,7 +176,7 @@ def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstra
 
 
 def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recommender]) -> None:
-    """A line a model, with its name if there are several."""
+    """One line per model, with its name if there are several."""
     for name, report in reports.items():
         low, high = recommenders[name].rating_range_
         whose = f"{name}: " if len(reports) > 1 else ""
@@ -129,6 +184,14 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
         console.print_line(f"{whose}{report}{clipped}")
 
 
+def _show_details(reports: Mapping[str, Report]) -> None:
+    """All tables of each model, with its name if there are several."""
+    for name, report in reports.items():
+        for table in report.tables(empty=False):
+            console.print_table(replace(table, title=f"{name}: {table.title}" if len(reports) > 1 else table.title))
+        console.print_line("")
+
+
 def with_figures(content: dict[str, Any], folder: Path | None, paths: list[Path]) -> dict[str, Any]:
-    """The content for JSON, with the files that were written, if a folder for them was named."""
+    """The content for JSON, with the files that were written, if a folder for them was given."""
     return content if folder is None else content | {"figures": [str(path) for path in paths]}

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console, options
+from tastespace.cli.data import WAYS
+from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.data.formats.files import read
 from tastespace.data.formats.layout import Layout
+from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
-from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.side_by_side import evaluate_popular
+from tastespace.evaluation.significance import POPULAR, Verdict, find_best
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, Recommender
-from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import check_resumable
 from tastespace.models.factorization.sgd.pmf import PMF
+from tastespace.parameters import check_number
+from tastespace.progress import Observer
 from tastespace.randomness import resolve
+from tastespace.selection.choose import ModelChoice, Tried, candidates_for, choose
+from tastespace.settings import translated
 
 
 def _fit_streamed(
@@ -62,7 +70,7 @@ def _fit_streamed(
     content = {
         "model": "pmf",
         "out": str(out),
-        "fit_seconds": round(seconds, 3),
+        "fit_seconds": round(seconds, 6),
         "streamed": True,
         **sizes,
         "parameters": recommender.get_params(),
@@ -99,6 +107,13 @@ def _check_early(pick: Pick | None, out: Path | None, stages: Stages, without_ra
         artifact.check_separable(pick.recommender)
 
 
+def _check_numbers(half_life: float | None, budget: float | None) -> None:
+    if half_life is not None:
+        check_number("--half-life", half_life, above=0)
+    if budget is not None:
+        check_number("--budget", budget, least=0)
+
+
 @reads(*OPTIONS)
 def fit(
     ratings: RatingsFile,
@@ -114,17 +129,25 @@ def fit(
     ] = None,
     test: Annotated[Path | None, Option(help="File of test ratings to evaluate on.")] = None,
     holdout: Annotated[float | None, Option(help="Share of the ratings to hold out and evaluate on.")] = None,
+    holdout_by: Annotated[
+        str | None,
+        Option(
+            help="What to hold out. random: any ratings; time: the latest; both: one after the other (one more fit).",
+            show_default="random",
+        ),
+    ] = None,
     refit: Annotated[
         bool, Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
     ] = False,
     seed: Annotated[int | None, Option(help="Random seed of the model and the split.", show_default="0")] = None,
     threads: Threads = None,
-    config: Annotated[Path | None, Option(help="TOML file with tables [model] and [data].")] = None,
+    config: Annotated[Path | None, Option(help="TOML file with the tables model and data.")] = None,
     settings: Annotated[
         list[str] | None, Option("--set", help="Model parameter as key=value; can be repeated.")
     ] = None,
     *,
     reading: ReadOptions,
+    budget: options.Budget = None,
     half_life: Annotated[float | None, Option(help="Days after which feedback counts half; needs times.")] = None,
     without_ratings: Annotated[
         bool, Option("--without-ratings", help="Do not store the training ratings with the model.")
@@ -146,16 +169,12 @@ def fit(
     """Fit a model to a file of ratings."""
     require(out is not None or dry_run, "expected --out FOLDER (or --dry-run)")
     require(holdout is None or test is None, "expected --holdout or --test, not both")
-    alone = "--refit expects --holdout: without it the model is fitted on all ratings anyway"
-    require(not refit or holdout is not None, alone)
+    _check_holdout(holdout, holdout_by, refit)
     if checkpoint is None and (resume or every is not None):
         raise BadParameter(f"{'--resume' if resume else '--every'} expects --checkpoint FOLDER")
-    if holdout is not None and not 0 < holdout < 1:
-        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+    _check_numbers(half_life, budget)
     require(start is None or checkpoint is None, "expected --start or --checkpoint, not both")
     other = None if start is None else artifact.load(start)
-    if half_life is not None:
-        check_number("--half-life", half_life, above=0)
     settled = options.read_config(config)
     parameters: dict[str, Any] = {"seed": 0, **settled.get("model", {})}
     configured = parameters.pop("name", None)
@@ -166,6 +185,7 @@ def fit(
     parameters |= {key: value for key, value in flags.items() if value is not None}
     # A named model is checked before ratings are read; otherwise the model depends on them.
     pick = None if named is None else Pick(named, options.make_model(named, parameters))
+    require(pick is None or budget is None, "expected --model or --budget, which is for choosing one; not both")
     stages = _stages(checkpoint, every, resume)
     _check_early(pick, out, stages, without_ratings)
     reading = options.check_table(settled.get("data", {})) | reading
@@ -184,13 +204,18 @@ def fit(
     for doubt in pick.doubts(observed, fades=half_life is not None):
         warn(doubt)
     if dry_run:
-        _describe(observed, layout, pick, json)
+        _describe(observed, layout, pick, parameters, budget, json)
         return
     assert out is not None
+    parts = _parts(observed, tested, holdout, HOLDOUTS[holdout_by or "random"], pick.recommender.seed)
+    choose_for = partial(_choose, pick, parameters, budget, observed.kind, fades=half_life is not None)
+    choice = choose_for(next(iter(parts.values()))[0])
+    pick = Pick(choice.taken.model, choice.recommender(), choice.reason or None, choice.taken.name)
     recommender = pick.recommender
     with _checkpointed(stages):
-        seconds, reports = _fit(recommender, observed, tested, holdout, refit, stages, other)
-        measures = {key: report.to_dict() for key, report in reports.items()}
+        seconds, found = _fit(choice, choose_for, recommender, observed, parts, refit, stages, other)
+        recommender.choice_ = choice.summary(recommender) if choice.reason else None
+        measures = {key: measured.to_dict() for key, measured in found.items()}
         artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
     sizes = options.sizes_of(recommender.ratings_)
     content = {
@@ -199,10 +224,12 @@ def fit(
         "kind": recommender.ratings_.kind,
         "out": str(out),
         **measures,
-        "fit_seconds": round(seconds, 3),
+        "fit_seconds": round(seconds, 6),
         "refitted": refit,
+        "holdout_by": None if holdout is None else holdout_by or "random",
         **sizes,
         "parameters": recommender.get_params(),
+        "choice": choice.to_dict() if choice.reason else None,
     }
     feedback = "ratings" if recommender.not_rated is None else "interactions"
     example = f"--user {observed.users.ids[0]}"
@@ -212,10 +239,40 @@ def fit(
         json,
         content,
         *([] if pick.reason is None else [f"model: {pick}"]),
+        *([str(replace(choice.table(), note=""))] if choice.entries else []),
         f"{pick.name} fitted on {options.sizes_text(sizes, feedback)} in {seconds:.1f} s",
-        *(f"{key}: {report}" for key, report in reports.items()),
-        f"saved to {out}; next: tastespace recommend {out} {example}",
     )
+    if not json:
+        _show(found, could_be_by_time=holdout_by is None and _has_times(observed))
+        console.print_line(f"saved to {out}; next: tastespace recommend {out} {example}")
+
+
+def _choose(
+    guess: Pick, parameters: Mapping[str, Any], budget: float | None, kind: Kind, train: Ratings, *, fades: bool
+) -> ModelChoice:
+    """Which model to fit, by the training part alone: the one that was named, or the best found.
+
+    Parameters that were given stay as they are. What the values mean is known from the whole file: a small part of the
+    stars may look like something else.
+    """
+    params = guess.recommender.get_params()
+    if guess.reason is None:
+        return ModelChoice((), Tried(guess.name, {}), params, "")
+    fixed = _fixed(guess, parameters)
+    seed, threads = fixed.pop("seed"), fixed.pop("threads", None)
+    half_lives = () if fades else None
+    train = train.with_kind(kind)
+    with console.progress() as observer:
+        chosen = choose(
+            train, budget=budget, fixed=fixed, seed=seed, threads=threads, half_lives=half_lives, observer=observer
+        )
+    return replace(chosen, why=str(guess.reason))
+
+
+def _fixed(guess: Pick, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that were given, by the names of today."""
+    params = guess.recommender.get_params()
+    return {key: params[key] for key in translated(type(guess.recommender), parameters, warns=False)}
 
 
 @contextmanager
@@ -233,14 +290,19 @@ def _checkpointed(stages: Stages) -> Iterator[None]:
         stage.clear()
 
 
-def _describe(observed: Ratings, layout: Layout | None, pick: Pick, json: bool) -> None:
+def _describe(
+    observed: Ratings, layout: Layout | None, pick: Pick, given: Mapping[str, Any], budget: float | None, json: bool
+) -> None:
     description, parameters = observed.describe(), pick.recommender.get_params()
+    fixed = {key: value for key, value in _fixed(pick, given).items() if key not in ("seed", "threads")}
+    candidates = [] if pick.reason is None or budget == 0 else list(candidates_for(observed, fixed))
     content = {
         "layout": None if layout is None else layout.to_dict(),
         "ratings": description.to_dict(),
         "model": pick.name,
         "because": pick.reason,
         "parameters": parameters,
+        "candidates": candidates,
     }
     chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
     console.print_result(
@@ -250,36 +312,118 @@ def _describe(observed: Ratings, layout: Layout | None, pick: Pick, json: bool) 
         str(description),
         *([] if pick.reason is None else [f"model: {pick}"]),
         f"would fit: {pick.name} ({chosen})",
+        *([f"or what does best in trials of {', '.join(candidates)}; --budget 0 for none"] if candidates else []),
     )
 
 
+TEST_USERS = 1_000  # whose lists are measured: of many users, all would take longer than the fit
+HOLDOUTS = {"random": ("random",), "time": ("time",), "both": ("random", "time")}
+
+
+def _check_holdout(holdout: float | None, by: str | None, refit: bool) -> None:
+    """Refuse what cannot be held out, before anything is read."""
+    alone = "--refit expects --holdout: without it the model is fitted on all ratings anyway"
+    require(not refit or holdout is not None, alone)
+    require(by is None or holdout is not None, "--holdout-by expects --holdout SHARE")
+    options.check_known(by or "random", HOLDOUTS, f"--holdout-by is {by!r}")
+    if holdout is not None and not 0 < holdout < 1:
+        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+
+
+def _parts(
+    observed: Ratings, tested: Ratings | None, holdout: float | None, ways: Sequence[str], seed: int | None
+) -> dict[str, tuple[Ratings, Ratings | None]]:
+    """What is fitted on and what is tested on, by name: the model of the first is the one that is saved."""
+    if holdout is None:
+        return {"test": (observed, tested)}
+    splits = [WAYS[way](observed, holdout, 1, resolve(seed)) for way in ways]
+    names = ("holdout", "holdout_by_time")[: len(splits)]
+    return {name: (split.train, split.test) for name, split in zip(names, splits, strict=True)}
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """What a model achieved on one test part, beside what is popular."""
+
+    name: str  # of the model
+    report: Report
+    popular: Report | None
+    verdicts: tuple[Verdict, ...]
+    fitted: str | None = None  # what it was fitted on, where that was for this test alone
+    seconds: float = 0.0  # of that fit
+
+    @classmethod
+    def of(cls, name: str, model: Recommender, test: Ratings, observer: Observer) -> _Tested:
+        """Evaluate; the lists of at most `TEST_USERS` users."""
+        how: dict[str, Any] = {"max_users": TEST_USERS, "bootstrap": 0, "observer": observer}
+        report = evaluate(model, test, **how)
+        popular = evaluate_popular(model, test, report, **how)
+        return cls(name, report, popular, () if popular is None else find_best({name: report, POPULAR: popular}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content for JSON."""
+        content = self.report.to_dict()
+        if self.popular is not None:
+            content |= {"popular": self.popular.to_dict(), "verdicts": [each.to_dict() for each in self.verdicts]}
+        return content if self.fitted is None else content | {"fit_seconds": round(self.seconds, 6)}
+
+    def show(self, key: str) -> None:
+        """Print a line of errors, and the lists beside those of what is popular."""
+        fitted = "" if self.fitted is None else f" (fitted again on {self.fitted} in {self.seconds:.1f} s)"
+        console.print_line(f"{key.replace('_', ' ')}{fitted}: {self.report}")
+        if self.popular is None:
+            return
+        print_side_by_side({self.name: self.report, POPULAR: self.popular}, self.verdicts)
+        are_worse = any(verdict.best == POPULAR and not verdict.level for verdict in self.verdicts)
+        if are_worse and self.report.kind == "stars" and self.name != "joint":
+            console.print_line("for lists, --model joint also goes by what people choose, not by their ratings alone")
+        console.print_line("")
+
+
+def _has_times(observed: Ratings) -> bool:
+    """Whether all ratings have a time, so that the latest can be held out."""
+    return observed.times is not None and not bool(np.isnat(observed.times).any())
+
+
+def _show(found: Mapping[str, _Tested], *, could_be_by_time: bool) -> None:
+    """Print what was measured."""
+    for key, tested in found.items():
+        tested.show(key)
+    if could_be_by_time and "holdout" in found:
+        console.print_line("the ratings have times: --holdout-by both also tests on the latest, with one more fit")
+
+
 def _fit(
+    choice: ModelChoice,
+    choose_for: Callable[[Ratings], ModelChoice],
     recommender: Recommender,
     observed: Ratings,
-    tested: Ratings | None,
-    holdout: float | None,
+    parts: Mapping[str, tuple[Ratings, Ratings | None]],
     refit: bool,
     stages: Stages,
     other: Recommender | None,
-) -> tuple[float, dict[str, Report]]:
+) -> tuple[float, dict[str, _Tested]]:
     """Fit, evaluate and fit again, as far as it is wanted; the seconds of the fits, and what was measured."""
     first, second = stages or (None, None)
-    train, label = observed, "test"
-    if holdout is not None:
-        split = random_split(observed, holdout, seed=resolve(recommender.seed))
-        train, tested, label = split.train, split.test, "holdout"
-    reports: dict[str, Report] = {}
+    found: dict[str, _Tested] = {}
+    seconds = 0.0
     with console.progress() as observer:
-        seconds = _time(
-            lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=first, start=other)
-        )
-        if tested is not None:
-            # Lists take time, and are evaluated only where there is nothing else to measure.
-            lists = task_of(recommender, tested).is_of_lists
-            reports[label] = evaluate(recommender, tested, ranking=lists, bootstrap=0)
+        for place, (key, (train, test)) in enumerate(parts.items()):
+            # Only the first model is saved, and worth checkpoints; what was chosen for it has seen later test parts.
+            chosen = choice if place == 0 else choose_for(train)
+            model = recommender if place == 0 else chosen.recommender()
+            how: dict[str, Any] = {"checkpoints": first if place == 0 else None, "start": other}
+            took = _time(partial(model.fit, chosen.prepared(train), held_out=test, observer=observer, **how))
+            seconds = took if place == 0 else seconds
+            if test is not None:
+                tested = _Tested.of(chosen.taken.model, model, test, observer)
+                feedback = "ratings" if model.not_rated is None else "interactions"
+                fitted = None if place == 0 else options.sizes_text(options.sizes_of(train), feedback)
+                found[key] = replace(tested, fitted=fitted, seconds=took)
         if refit:
-            seconds += _time(lambda: recommender.fit(observed, observer=observer, checkpoints=second, start=other))
-    return seconds, reports
+            again = choice.prepared(observed)
+            seconds += _time(lambda: recommender.fit(again, observer=observer, checkpoints=second, start=other))
+    return seconds, found
 
 
 def _time(work: Callable[[], Any]) -> float:

@@ -1,4 +1,4 @@
-"""`tastespace index`: the fastest index that finds enough, kept with the model."""
+"""`tastespace index`: find the fastest index that is accurate enough, and keep it with the model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def index(
     """
     if figure is not None:
         check_figure(figure)
-    # An index that is there already is replaced, even one that cannot be read.
+    # An existing index is replaced, even one that cannot be read.
     recommender = artifact.load(model, with_index=False).set_params(threads=threads)
     artifact.check_writable(model)
     with console.progress() as observer:

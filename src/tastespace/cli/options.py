@@ -38,7 +38,18 @@ Relevance = Annotated[
         show_default="stars: liked, at least the user's own mean; yes; all that was chosen",
     ),
 ]
+ListUsers = Annotated[
+    int | None, Option("--max-users", help="Measure the lists of at most so many users, drawn at random.")
+]
 Bootstrap = Annotated[int, Option(help="Resamples for the confidence intervals; 0 for none.")]
+Budget = Annotated[
+    float | None,
+    Option(
+        help="Seconds for choosing a model; 0 to try nothing.",
+        metavar="SECONDS",
+        show_default="10 times the fit, at least 60",
+    ),
+]
 Threads = Annotated[int | None, Option(help="Threads to use; all cores by default.", show_default=False)]
 
 
@@ -193,12 +204,13 @@ class Pick:
     name: str
     recommender: Recommender
     reason: str | None = None
+    label: str | None = None  # the name with the settings that it was chosen with
 
     def __str__(self) -> str:
         """As one line: what was picked, and why."""
         likelihood = self.recommender.get_params().get("likelihood")
         special = "" if likelihood in (None, "gaussian") else f" with likelihood={likelihood}"
-        return f"{self.name}{special}, because {self.reason}"
+        return f"{self.label or self.name}{special}, because {self.reason}"
 
     def doubts(self, ratings: Ratings, *, fades: bool) -> list[str]:
         """What may not be as intended; a model that was picked suits, unless parameters have changed it."""

@@ -1,4 +1,4 @@
-"""`tastespace recommend`, `predict`, `similar`, `explain` and `ask`: what a fitted model answers."""
+"""`tastespace recommend`, `predict`, `similar`, `explain` and `ask`: answers of a fitted model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tastespace.data.ratings import Ratings
 from tastespace.models import Recommender
 from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
-from tastespace.models.base.parameters import check_number
-from tastespace.models.base.policies import POLICIES
+from tastespace.models.base.policies import POLICIES, policy_of
 from tastespace.models.base.results import Lists, Ranking, as_entries, titled
 from tastespace.models.base.rules import RULES
 from tastespace.models.base.similarity import SimilarKind
+from tastespace.parameters import check_number
 
 Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
 Exclude = Annotated[list[str] | None, Option("--exclude", help="Item never to show; can be repeated.")]
@@ -59,6 +59,7 @@ def recommend(
 ) -> None:
     """Recommend items to users of the training ratings, or to new users with a history."""
     options.require(all_users == (out is not None), "expected --all-users and --out FILE together")
+    options.require(out is None or out.suffix == ".parquet", f"--out is {out}; expected a name that ends in .parquet")
     options.require(
         not all_users or not (user or history), "--all-users is about the training users; expected no --user, --history"
     )
@@ -89,10 +90,12 @@ def recommend(
         lists = ranking.to_dicts(users, levels=True)
         console.print_json({"users": lists, "found_by": ranking.found_by, "remarks": list(ranking.remarks)})
         return
-    _print_ranking(recommender, ranking, users, top_n, len(rule or ()))
+    _print_ranking(recommender, ranking, users, top_n, len(rule or ()), policy_of(policy).name)
 
 
-def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any], top_n: bool, n_rules: int) -> None:
+def _print_ranking(
+    recommender: Recommender, ranking: Ranking, users: list[Any], top_n: bool, n_rules: int, policy: str
+) -> None:
     is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
@@ -109,7 +112,7 @@ def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any],
     note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
         _print_list(ranking, k, f"For user {name}", note, columns)
-    # The last remarks, one a rule; what is doubtful was a warning.
+    # The last remarks, one per rule; doubtful ones were warnings.
     console.print_line(*ranking.remarks[len(ranking.remarks) - n_rules :])
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
@@ -117,13 +120,26 @@ def _print_ranking(recommender: Recommender, ranking: Ranking, users: list[Any],
         console.print_line(*_meaning_of_scores(recommender, are_probabilities))
     if liking := ranking.liking():
         console.print_line(
-            f"In the order of choosing and liking. Chosen: among the next choices, {liking['base_rate'][0]:.1%} for an "
-            f"average item; liked: a rating of at least {liking['liked_from'][0]:.2f}, the user's own mean."
+            f"In the order of {ORDERS.get(policy, 'choosing and liking')}. Chosen: among the next choices, "
+            f"{liking['base_rate'][0]:.1%} for an "
+            f"average item; liked: a rating of at least {_liked_from(ranking, users, liking['liked_from'])}."
         )
 
 
+ORDERS = {"rating": "the expected rating", "likely": "liking"}  # of lists under these policies; all others have one
+
+
+def _liked_from(ranking: Ranking, users: list[Any], thresholds: Any) -> str:
+    """The threshold of a liked rating for each user, in words."""
+    if len(users) == 1:
+        whose = "the mean of all ratings" if ranking.cold[0] else "the user's own mean"
+        return f"{thresholds[0]:.2f}, {whose}"
+    each = (f"{threshold:.2f} for {user}" for user, threshold in zip(users, thresholds, strict=True))
+    return f"the user's own mean: {', '.join(each)}"
+
+
 def _write_all(recommender: Recommender, n: int, out: Path, asked: dict[str, Any], as_json: bool) -> None:
-    """Write the lists of all users to a file, and say what is in it."""
+    """Write the lists of all users to a file, and print a summary."""
     with console.progress() as observer:
         recommender.recommend_all(n, out=out, observer=observer, **asked)
     n_users, n_entries = recommender.ratings_.n_users, pl.scan_parquet(out).select(pl.len()).collect().item()
@@ -132,7 +148,7 @@ def _write_all(recommender: Recommender, n: int, out: Path, asked: dict[str, Any
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:
-    """What must not be shown besides seen items: those given as options and those of the file, for all or per user."""
+    """Items not to show beside seen ones, from options and from the file: for all users, or per user."""
     if file is None:
         return items or "seen"
     listed = read_item_list(file).cast(pl.String)
@@ -205,7 +221,7 @@ def similar(
     n: Annotated[int, Option("-n", help="Number of neighbors.")] = 10,
     kind: Annotated[
         SimilarKind | None,
-        Option("--kind", help="Only items chosen by the same users that are also alike in taste, or that are not."),
+        Option("--kind", help="Only items chosen by the same users that are also similar in taste, or that are not."),
     ] = None,
     where: Where = None,
     history: History = None,
@@ -298,7 +314,7 @@ def ask(
     among: Annotated[int, Option(help="Choose from this many of the most rated items; 0 for all.", min=0)] = AMONG,
     goal: Annotated[
         Literal["ratings", "list"],
-        Option("--goal", help="What to learn: the ratings of popular items, or the best of the list."),
+        Option("--goal", help="What to learn: the ratings of popular items, or the best items of the list."),
     ] = "ratings",
     threads: Threads = None,
     json: Json = False,
@@ -329,7 +345,7 @@ def ask(
 
 
 def _print_list(lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str]) -> pl.DataFrame:
-    """Print one of the lists under its heading; the list itself."""
+    """Print one of the lists under its heading, and return it."""
     table = lists.of(position)
     console.print_line(heading + (cold_note if lists.cold[position] else ""))
     if table.height:
@@ -348,7 +364,7 @@ def _interval_heading(recommender: Recommender, coverage: float) -> str:
 
 
 def _meaning_of_scores(recommender: Recommender, are_probabilities: bool) -> list[str]:
-    """What the columns of an implicit model mean."""
+    """The meaning of the columns of an implicit model."""
     if recommender.not_rated is None:
         return []
     if are_probabilities:

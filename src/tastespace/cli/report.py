@@ -1,4 +1,4 @@
-"""`tastespace report`: what models say of themselves, side by side, as one page."""
+"""`tastespace report`, `noise`, `curves`, `diagnose` and `demo`: descriptions of fitted models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def report(
     out: Annotated[Path, Option("--out", "-o", help="HTML file to write.")],
     test: Annotated[Path | None, Option(help="File of test ratings, the same for all models.")] = None,
     users: Annotated[list[str] | None, Option("--for", help="User whose list is shown; can be repeated.")] = None,
-    map_by: Annotated[str, Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
+    map_by: Annotated[str, Option("--map", help="2-D projection of the items: pca or tsne.")] = "pca",
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -54,7 +54,7 @@ def report(
     ]
     for user in users or ():
         if all(one.recommender.ratings_.users.rows_of([user])[0] < 0 for one in shown):
-            raise UnknownIdError(f"no model knows the user {user!r}; expected one of the training ratings")
+            raise UnknownIdError(f"no model knows the user {user!r}; expected a user of the training ratings")
     tested = None if test is None else read(test, **reading)
     with console.progress() as observer:
         path = write_report(shown, out, users=users, test=tested, method=map_by, observer=observer)
@@ -66,14 +66,14 @@ def report(
 def noise(
     model: Model,
     items: Annotated[bool, Option("--items", help="Items that divide opinion, instead of users.")] = False,
-    n: Annotated[int, Option("-n", help="How many of each.")] = 10,
+    n: Annotated[int, Option("-n", help="Number of rows.")] = 10,
     json: Json = False,
 ) -> None:
     """List the users whose ratings are the most erratic, or the items that divide opinion most."""
     recommender = artifact.load(model)
     if not isinstance(recommender, BPMF):
         raise InvalidParameterError(
-            f"{type(recommender).__name__} does not learn who rates how erratically; expected bpmf, fitted with "
+            f"{type(recommender).__name__} does not learn the noise of users and items; expected bpmf, fitted with "
             "--set likelihood=heteroscedastic"
         )
     found = recommender.divisive_items(n) if items else recommender.erratic_users(n)
@@ -94,7 +94,7 @@ def curves(
     figure: Annotated[Path | None, Option(help="Picture to draw the curves to: .png, .svg or .pdf.")] = None,
     json: Json = False,
 ) -> None:
-    """Show the curves that ratings are understood by, and how many users have each."""
+    """Show the curves by which ratings are transformed, and the number of users of each."""
     recommender = artifact.load(model)
     if not isinstance(recommender, MonotoneMF):
         raise InvalidParameterError(
@@ -110,7 +110,7 @@ def curves(
         content = {"curves": found.to_polars().to_dicts()}
         console.print_json(content if figure is None else content | {"figure": str(figure)})
         return
-    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))  # of many levels only some
+    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))  # only some of many levels
     names = level_names(found.levels)
     columns = ["cluster", "users", "extremes", *(f"{names[place]} is" for place in shown)]
     rows = [
@@ -127,15 +127,15 @@ def diagnose(
     figures: Annotated[Path | None, Option(help="Folder to write trace.svg and other figures to.")] = None,
     json: Json = False,
 ) -> None:
-    """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
+    """Show whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
     recommender = artifact.load(model)
     trace = getattr(recommender.posterior_, "trace", None)
     if not isinstance(trace, Trace):
         raise InvalidParameterError(
             f"the model {MODELS.name_of(type(recommender))} has no chains: it computes one answer and draws no "
-            "samples, so that there is nothing to diagnose; expected a model that samples, such as bpmf"
+            "samples, so there is nothing to diagnose; expected a model that samples, such as bpmf"
         )
-    learning = getattr(recommender.posterior_, "learning", None)  # how the regularisation was learned, if it was
+    learning = getattr(recommender.posterior_, "learning", None)  # how the regularization was learned, if it was
     learning = learning if isinstance(learning, Learning) else None
     if figures is not None:
         prepare_folder(figures)
@@ -168,8 +168,8 @@ SHOWN = (
 
 
 def demo(
-    user: Annotated[int, Option(help="Whose list to show.")] = 2,
-    picture: Annotated[Path, Option(help="Where to write the picture.")] = Path("tastespace-demo.png"),
+    user: Annotated[int, Option(help="User whose list is shown.")] = 2,
+    picture: Annotated[Path, Option(help="File to write the picture to.")] = Path("tastespace-demo.png"),
     seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
     threads: Threads = None,
     json: Json = False,
@@ -220,7 +220,7 @@ def demo(
     liking = ranking.liking()
     console.print_line(
         f"chosen: among the next films they pick ({liking['base_rate'][0]:.1%} for an average film); liked: a rating "
-        f"of at least {liking['liked_from'][0]:.2f}, their own mean"
+        f"of at least {liking['liked_from'][0]:.2f}, {'the mean of all' if ranking.cold[0] else 'their own mean'}"
     )
     draw_demo(reports, ranking, picture)
     console.print_line(f"\npicture written to {picture}")

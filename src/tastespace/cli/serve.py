@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from tastespace import artifact
-from tastespace.cli import console
+from tastespace.cli import console, options
 from tastespace.cli.options import Json, Model, Threads
 from tastespace.errors import MissingExtraError
+from tastespace.models import MODELS
 
 if TYPE_CHECKING:
     from tastespace.service.settings import Settings
@@ -87,6 +88,8 @@ def retrain(
     share: Annotated[float, Option(help="Share of the ratings new to MODEL to hold out, the latest ones.")] = 0.2,
     tolerance: Annotated[float, Option(help="How much worse the new model may be, as a share of the metric.")] = 0.005,
     force: Annotated[bool, Option("--force", help="Write the new model even if it is worse.")] = False,
+    choose: Annotated[bool, Option("--choose", help="Choose the model and its settings again.")] = False,
+    budget: options.Budget = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -102,7 +105,16 @@ def retrain(
         stored = store.all_ratings()
     began = time.perf_counter()
     with console.progress() as observer:
-        found = retraining.retrain(old, stored, share=share, tolerance=tolerance, force=force, observer=observer)
+        found = retraining.retrain(
+            old,
+            stored,
+            share=share,
+            tolerance=tolerance,
+            force=force,
+            choose_again=choose,
+            budget=budget,
+            observer=observer,
+        )
     seconds = time.perf_counter() - began
     comparison, n = found.comparison, len(found.recommender.ratings_)
     measures = {} if comparison is None else {"retrained": {comparison.measure: comparison.new}}
@@ -113,6 +125,8 @@ def retrain(
         "new": found.n_new,
         "gone": found.n_gone,
         "comparison": None if comparison is None else asdict(comparison),
+        "model": MODELS.name_of(type(found.recommender)),
+        "choice": found.recommender.choice_,
         "seconds": round(seconds, 3),
     }
     compared = "there were no new ratings to compare the two models on"
@@ -126,5 +140,6 @@ def retrain(
         content,
         f"fitted on {n:,} ratings in {seconds:.1f} s: {found.n_new:,} new, {found.n_gone:,} removed",
         compared,
+        *([f"model: {content['model']}, because {(found.recommender.choice_ or {})['because']}"] if choose else []),
         f"saved to {out}; a service of this folder loads it after POST /v1/model/reload",
     )

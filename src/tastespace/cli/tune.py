@@ -1,4 +1,4 @@
-"""`tastespace tune`: the settings of a model that it does not learn by itself."""
+"""`tastespace tune`: search the settings that a model does not learn by itself."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def tune(
     model: Annotated[str, Option(help=f"One of {', '.join(TUNABLE)}.")],
     trials: Annotated[int, Option(help="Settings to try in all, earlier runs included.")] = TRIALS,
     seconds: Annotated[
-        float | None, Option(help="After so long no other fit is begun.", show_default="no limit")
+        float | None, Option(help="Time after which no further fit starts (s).", show_default="no limit")
     ] = None,
     measure: Annotated[
         str | None,
         Option(
-            help="What settings are judged by: rmse, kendall_tau, ndcg@10 ...",
-            show_default="rmse of stars, log_loss of yes and no, ndcg@10 of choices",
+            help="Measure to choose settings by: rmse, kendall_tau, ndcg@10 ...",
+            show_default="rmse for stars, log_loss for yes and no, ndcg@10 for implicit feedback",
         ),
     ] = None,
-    holdout: Annotated[float, Option(help="Share of the ratings that decides.")] = 0.1,
-    rungs: Annotated[int, Option(help="On how many parts of the users settings are tried; 1: on all at once.")] = RUNGS,
+    holdout: Annotated[float, Option(help="Share of the ratings to choose settings on.")] = 0.1,
+    rungs: Annotated[int, Option(help="Number of growing parts of the users to try on; 1: all at once.")] = RUNGS,
     settings: Annotated[
         list[str] | None, Option("--set", help="A parameter that is not searched, as key=value; can be repeated.")
     ] = None,
     ranges: Annotated[
-        list[str] | None, Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated.")
+        list[str] | None, Option("--range", help="Other bounds of the search, as key=low..high; can be repeated.")
     ] = None,
     folder: Annotated[Path | None, Option(help="Folder to keep the trials in, to resume from.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Go on with the search in the folder.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue the search in the folder.")] = False,
     config: Annotated[
         Path | None, Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
     ] = None,
@@ -67,7 +67,7 @@ def tune(
     if out is not None:
         artifact.check_writable(out)
     if config is not None and not config.resolve().parent.is_dir():
-        raise DataError("there is no such folder", file=config, expected="a file in a folder that is there")
+        raise DataError("the folder does not exist", file=config, expected="a file in an existing folder")
     if model not in MODELS:  # before much is read
         options.check_known(model, TUNABLE, f"there is no model {model!r}")
     observed, _ = options.observe(ratings, reading)
@@ -101,7 +101,7 @@ def tune(
     else:
         _show(found, command, config, out)
     if found.ended_by == "interrupt":
-        kept = "" if folder is None else f"; {folder} has the trials: go on with the same command and --resume"
+        kept = "" if folder is None else f"; {folder} has the trials: continue with the same command and --resume"
         console.print_error(f"interrupted{kept}")
         raise Exit(console.INTERRUPTED)
 
@@ -132,10 +132,10 @@ def _show(found: TuneResult, command: str, config: Path | None, out: Path | None
         lines.append(f"{found.model} learns {learned}: nothing else was searched")
     measure, usual = display_name(found.goal.measure), figure(found.defaults)
     if found.best is None:
-        lines.append(f"nothing beats {found.model} as it is: {measure} {usual}")
+        lines.append(f"nothing beats the defaults of {found.model}: {measure} {usual}")
     else:
-        chosen = "chosen by these held-out ratings, so a little too good"
-        lines.append(f"best: {measure} {figure(found.value)}, as it is {usual}; {chosen}")
+        chosen = "chosen on these held-out ratings, so slightly optimistic"
+        lines.append(f"best: {measure} {figure(found.value)}, defaults {usual}; {chosen}")
     lines.append(f"{len(found.trials)} trials; {found.seconds:.1f} s")
     if config is not None:
         lines.append(f"written: {config}")
@@ -146,7 +146,7 @@ def _show(found: TuneResult, command: str, config: Path | None, out: Path | None
 
 
 def _command(ratings: Path, found: TuneResult, seed: int, reading: Mapping[str, Any], out: Path | None) -> str:
-    """The fit that is to be made, as it would be typed, with the arguments of `read` that were given."""
+    """The command that fits the best settings, with the arguments of `read` that were given."""
     words = ["tastespace", "fit", str(ratings), "--model", found.model, "--out", str(out or "MODEL")]
     words += ["--seed", str(seed)]
     for key, value in found.changed().items():

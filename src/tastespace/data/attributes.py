@@ -1,4 +1,4 @@
-"""What is known of the items, by name: titles, genres, years, prices, numbers of ratings.
+"""What is known about the items, by name: titles, genres, years, prices, numbers of ratings.
 
 Every attribute is a flat list of values and the item of each, so that a list of genres is compared in the same way as
 a single year: an item matches if one of its values does.
@@ -26,11 +26,11 @@ from tastespace.errors import shortened
 Value = str | int | float
 Kind = Literal["number", "text", "other"]
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-_MOST_SUGGESTIBLE = 1000  # different values; to look through all titles for a similar one would take seconds
+_MOST_SUGGESTIBLE = 1000  # different values; searching all titles for a similar one would take seconds
 
 
 def plain_text(text: str) -> str:
-    """How texts are compared: without regard to case, and to the ways of writing one letter."""
+    """Normalize a text for comparison: case and Unicode variants of a letter are ignored."""
     return unicodedata.normalize("NFC", text).casefold()
 
 
@@ -41,14 +41,14 @@ class Column:
     name: str
     kind: Kind
     n_items: int
-    item_rows: IntArray  # one a value
-    numbers: NDArray[Any] | None  # one a value
+    item_rows: IntArray  # one per value
+    numbers: NDArray[Any] | None  # one per value
     texts: Vocabulary | None  # each text once
-    codes: IntArray | None  # one a value: which text
+    codes: IntArray | None  # one per value: which text
 
     @classmethod
     def of(cls, name: str, cells: pl.Series) -> Column:
-        """From a table with one row an item; nulls, NaN, blank texts and empty lists say nothing."""
+        """An attribute from one cell per item; nulls, NaN, blank texts and empty lists are missing values."""
         table = pl.DataFrame({"row": np.arange(len(cells), dtype=np.int32), "value": cells})
         if isinstance(cells.dtype, pl.List | pl.Array):
             table = table.explode("value")
@@ -60,12 +60,12 @@ class Column:
 
     @cached_property
     def present(self) -> BoolArray:
-        """Which items say anything."""
+        """Which items have a value."""
         return self._of_values(np.ones(len(self.item_rows), np.bool_))
 
     @cached_property
     def values_of_items(self) -> list[list[int]]:
-        """Which values each item has, as numbers: equal where values are, as they are compared."""
+        """The values of each item as integer codes, which are equal where values compare equal."""
         keys = self.numbers if self.codes is None else np.array(self._plain, object)[self.codes]
         codes = np.unique([] if keys is None else keys, return_inverse=True)[1]
         found: list[list[int]] = [[] for _ in range(self.n_items)]
@@ -83,7 +83,7 @@ class Column:
         return {} if self.texts is None else dict(zip(self._plain, self.texts.ids, strict=True))
 
     def matches(self, operation: str, values: Sequence[Value]) -> BoolArray:
-        """The items with a value that passes the test; after != and `not`, those with values none of which would."""
+        """The items with a value that passes the test; for != and `not`, with values that all fail the opposite."""
         if operation == "!=" or operation.startswith("not "):
             return self.present & ~self.matches(operation.removeprefix("not ") if operation != "!=" else "=", values)
         if self.numbers is not None:
@@ -94,11 +94,11 @@ class Column:
         return self._of_values(passes[self.codes])
 
     def has(self, value: Value) -> bool:
-        """Whether any item has this text; numbers need not be there to be compared with."""
+        """Whether any item has this text; always true for numbers, which can be compared anyway."""
         return self.kind == "number" or plain_text(str(value)) in self._spelled
 
     def doubt(self, value: Value) -> str:
-        """What to say of a text that no item has."""
+        """The remark about a text that no item has."""
         known = self._plain if len(self._plain) <= _MOST_SUGGESTIBLE else []
         close = get_close_matches(plain_text(str(value)), known, n=1)
         hint = f"; did you mean {self._spelled[close[0]]!r}?" if close else ""
@@ -112,9 +112,9 @@ class Column:
 
 
 class Attributes:
-    """The attributes of the items of some ratings, each prepared when it is first asked for.
+    """The attributes of the items of some ratings, each prepared on first use.
 
-    What the item table has comes first, then `title`, `item` (the id) and `ratings` (how many the item has).
+    The columns of the item table come first, then `title`, `item` (the id) and `ratings` (the number of ratings).
     """
 
     def __init__(self, ratings: Ratings) -> None:
@@ -142,7 +142,7 @@ class Attributes:
         return known
 
     def find(self, name: str) -> Column | None:
-        """The attribute of this name, if there is one."""
+        """The attribute with this name, or None."""
         found = name if name in self._cells else self._name_of.get(_plain_name(name) or name)
         if found is None:
             return None
@@ -151,8 +151,8 @@ class Attributes:
         return self._columns[found]
 
     def unknown(self, name: str) -> tuple[str, str]:
-        """What to say of a name that nothing has: what is wrong, and what was expected."""
-        problem = f"asks for {shortened(name)!r}, which is not known of the items"
+        """The message about an unknown name: what is wrong, and what was expected."""
+        problem = f"asks for {shortened(name)!r}, which is not an attribute of the items"
         if _plain_name(name) == "ratings":
             problem = "asks for the number of ratings, but the model was saved without its ratings"
         close = get_close_matches(_plain_name(name), self._name_of, n=1)
@@ -161,7 +161,7 @@ class Attributes:
 
 
 def _comparable(cells: pl.Series) -> tuple[Kind, pl.Series]:
-    """Values as numbers or texts; truth and dates are compared as they are written."""
+    """Values as numbers or texts; booleans and dates are compared as text."""
     kind = cells.dtype
     if kind.is_float() or kind.is_decimal():
         return "number", cells.cast(pl.Float64).fill_nan(None)

@@ -1,4 +1,4 @@
-"""Ratings grouped by one side (compressed sparse rows), as the kernels want them."""
+"""Ratings grouped by one side (compressed sparse rows), as the kernels expect them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class CSR:
     offsets: OffsetArray
     columns: IntArray
     values: FloatArray
-    times: TimeArray | None = None  # one an entry; None where they are unknown, or not asked for
+    times: TimeArray | None = None  # one per entry; None where they are unknown or not requested
 
     @classmethod
     def empty(cls, n_rows: int) -> CSR:
-        """So many rows without entries."""
+        """n rows without entries."""
         return cls(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
     @classmethod
@@ -48,7 +48,7 @@ class CSR:
         return grouped
 
     def transposed(self, n_columns: int) -> CSR:
-        """The other orientation; its columns ascend within a row."""
+        """The transposed matrix; its columns ascend within a row."""
         n = len(self.columns)
         other = CSR(np.empty(n_columns + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
         _native.transpose(*self.parts, *other.parts)
@@ -59,7 +59,7 @@ class CSR:
 
     @property
     def counts(self) -> OffsetArray:
-        """How many entries each row has."""
+        """The number of entries of each row."""
         return np.diff(self.offsets)
 
     @property
@@ -82,19 +82,19 @@ class CSR:
         return CSR(offsets, self.columns[index], self.values[index], times)
 
     def masked(self, keep: NDArray[np.bool_]) -> CSR:
-        """Some of the entries, in as many rows."""
+        """A subset of the entries; the number of rows stays the same."""
         counts = np.bincount(self.rows()[keep], minlength=len(self))
         times = None if self.times is None else self.times[keep]
         return CSR(offsets_of(counts), self.columns[keep], self.values[keep], times)
 
 
 def offsets_of(counts: NDArray[Any]) -> OffsetArray:
-    """Where rows with so many entries begin, and where the last ends."""
+    """Offsets of rows with these numbers of entries: where each begins, and where the last ends."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def sorted_order(rows: IntArray, columns: IntArray) -> NDArray[np.integer[Any]] | slice:
-    """What puts pairs in the order of grouped ones: positions, or a slice of all if they are in that order."""
+    """The positions that sort pairs by row and column, or a slice of all if they are sorted already."""
     if _ascend(rows, columns):
         return slice(None)
     pairs = pl.DataFrame({"row": rows, "column": columns})
@@ -102,7 +102,7 @@ def sorted_order(rows: IntArray, columns: IntArray) -> NDArray[np.integer[Any]] 
 
 
 def _ascend(rows: IntArray, columns: IntArray) -> bool:
-    """Whether pairs are in order; looked at in parts, so that a file out of order is seen to be so at once."""
+    """Whether pairs are sorted; checked in parts, so that an unsorted file is detected early."""
     for start in range(0, len(rows), ASCENDING_BLOCK):
         row, column = rows[start : start + ASCENDING_BLOCK + 1], columns[start : start + ASCENDING_BLOCK + 1]
         if not ((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (column[1:] >= column[:-1]))).all():

@@ -9,8 +9,8 @@
               | "is" ["not"] "missing"
     value     = number | word | "text in quotes" | 'text in quotes'
 
-The text is read by this grammar and by nothing else: no part of it is ever executed. What an item says about
-itself is looked up in `Attributes`; an item that says nothing matches no test but `is missing`.
+The text is read by this grammar and by nothing else: no part of it is ever executed. Values of items are looked up in
+`Attributes`; an item without a value matches no test but `is missing`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tastespace.arrays import BoolArray
 from tastespace.data.attributes import Attributes, Column, Value
 from tastespace.errors import InvalidParameterError, shortened
 
-MAX_NESTED = 50  # brackets within brackets: far more than anyone means, far less than the stack can take
+MAX_NESTED = 50  # nested brackets: far more than anyone needs, far fewer than the stack can take
 _RESERVED = ("and", "or", "not", "in", "contains", "is")
 _OTHER_SPELLINGS = {"==": "=", "<>": "!="}
 _TOKEN = re.compile(
@@ -46,7 +46,7 @@ _EXPECTED_TEST = "=, !=, <, <=, >, >=, in, contains, or is missing"
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the text: a word or number as it stands, a text without its quotes, a mark, or the end."""
+    """A piece of the text: a word or number as written, a text without its quotes, a mark, or the end."""
 
     kind: Literal["quoted", "mark", "bare", "end"]
     text: str
@@ -65,7 +65,7 @@ class Token:
 
 
 class Condition:
-    """A condition that has been read; `matches` says which items fulfil it."""
+    """A parsed condition; `matches` says which items satisfy it."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -79,17 +79,17 @@ class Condition:
         return f"Condition({self.text!r})"
 
     def matches(self, items: Attributes) -> tuple[BoolArray, list[str]]:
-        """A flag an item; and what is doubtful, such as a genre that no item has."""
+        """One flag per item, and remarks about doubtful values, such as a genre that no item has."""
         doubts: list[str] = []
         return self._holds(items, doubts), doubts
 
 
-# What a condition becomes: the items for which it holds, and what is doubtful added to a list.
+# A compiled condition: returns the items for which it holds, and appends remarks to a list.
 Test = Callable[[Attributes, list[str]], BoolArray]
 
 
 class _Parser:
-    """One function a line of the grammar."""
+    """One function per line of the grammar."""
 
     def __init__(self, text: str) -> None:
         self.text, self.tokens, self.place, self.depth = text, _tokens(text), 0, 0
@@ -112,7 +112,7 @@ class _Parser:
         return self.tokens[self.place - 1]
 
     def accept(self, *words: str) -> bool:
-        """Step over one of these words, if it comes next."""
+        """Consume one of these words, if it comes next."""
         if self.next.says(*words):
             self.place += 1
             return True
@@ -196,7 +196,7 @@ class _Parser:
         return column
 
     def comparable(self, operator: str, token: Token, column: Column) -> Value:
-        """As a number where the column has numbers, else as it was typed."""
+        """The value as a number where the column has numbers, else as it was typed."""
         if operator in ("contains", "not contains") and column.kind == "number":
             problem = f"looks for a text within {column.name}, which has numbers"
             wrong(self.text, token.start, problem, "=, !=, <, <=, >, >= or in")
@@ -257,7 +257,7 @@ def _number(text: str) -> float | int | None:
 
 
 def wrong(text: str, place: int, problem: str, expected: str) -> NoReturn:
-    """Say what is wrong with a condition, and show where."""
+    """The error for an invalid condition, with a mark at the place."""
     first, last = max(0, place - _SHOWN_BEFORE), place + _SHOWN_BEHIND
     before = ("…" if first else "") + text[first:place]
     shown = before + text[place:last] + ("…" if last < len(text) else "")
@@ -269,7 +269,7 @@ def wrong(text: str, place: int, problem: str, expected: str) -> NoReturn:
 
 
 def _width(letter: str) -> int:
-    """Columns of a terminal that a letter takes."""
+    """The number of terminal columns that a letter takes."""
     if unicodedata.combining(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

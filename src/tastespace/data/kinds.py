@@ -1,11 +1,11 @@
-"""What the values of ratings say: how something was liked, yes or no, how often, or only that it was chosen.
+"""The feedback type of ratings: how much something was liked, yes or no, how often, or only that it was chosen.
 
     stars      how much someone liked something: levels, or any numbers, such as 0 to 100 or -10 to 10
     yes-no     1 for yes, 0 for no
     counts     how often something was chosen (clicked, played, bought) or for how long (hours, seconds), above 0
-    one-class  that something was chosen; what was not chosen is not there, and the values say nothing
+    one-class  that something was chosen; what was not chosen is absent, and the values carry no information
 
-Nobody has to say which it is, as long as the guess of `guess_kind` is right.
+It need not be declared as long as the guess of `guess_kind` is right.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tastespace.errors import InvalidParameterError
 
 Kind = Literal["stars", "yes-no", "counts", "one-class"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-CHOICES: tuple[Kind, ...] = ("counts", "one-class")  # of which there are only the things chosen, no dislikes
+CHOICES: tuple[Kind, ...] = ("counts", "one-class")  # implicit feedback: only the things chosen, no dislikes
 
-SKEW = 10  # the largest count is more than so many times the median; no scale of stars is as long
-MEAN_RATINGS = 5.0  # that the mean of all counts for in that of a user
-MOSTLY_ONE = 0.9  # a scale of which nine of ten are its lowest value would say next to nothing
+SKEW = 10  # the largest count is more than this many times the median; no scale of stars is as long
+MEAN_RATINGS = 5.0  # the weight of the mean of all ratings in that of a user, in ratings
+MOSTLY_ONE = 0.9  # a scale with nine of ten ratings at its lowest value would be almost uninformative
 HIGHEST_STAR = 100  # scales of ratings end here at the latest
 MOST_STARS = 11  # levels of the usual scales, 0 to 10; on a finer one, hardly anyone gives the lowest
 OFTEN_LOWEST = 0.25
 FEW_EQUAL = 10  # with fewer values, that all are the same is chance
 
 
-def liked_from(history: CSR, mean: float) -> DoubleArray:  # one a row
-    """What each user has to rate something to have liked it: their own mean, shrunk to that of all ratings.
+def liked_from(history: CSR, mean: float) -> DoubleArray:  # one per row
+    """The rating from which each user likes something: their own mean, shrunk to that of all ratings.
 
         m_i = (n_i mean_i + 5 mean) / (n_i + 5)
 
@@ -45,7 +45,7 @@ def liked_from(history: CSR, mean: float) -> DoubleArray:  # one a row
 
 
 class Guess(NamedTuple):
-    """What values seem to be, and why."""
+    """A guessed feedback type, and the reason."""
 
     kind: Kind
     reason: str
@@ -60,7 +60,7 @@ def guess_kind(values: NDArray[Any]) -> Guess:
     4. the largest is above 100, or more than 10 times the median of those above 0: counts;
     5. all are whole numbers from 1 on, and at least nine of ten are 1: counts;
     6. there are more than 11 different values, and at least a quarter of those above 0 are the lowest: counts;
-    7. whatever else there is: stars.
+    7. otherwise: stars.
     """
     if not len(values):
         return Guess("stars", "there are no values")
@@ -93,13 +93,13 @@ def guess_kind(values: NDArray[Any]) -> Guess:
 
 
 def check_kind(kind: Any) -> None:
-    """Refuse what is no kind."""
+    """Raise an error unless this is a known kind."""
     if kind not in KINDS:
         raise InvalidParameterError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
 
 
 def impossible(values: NDArray[Any], kind: Kind) -> tuple[BoolArray, str, str]:
-    """Which values cannot be of this kind; what they are, and what was expected instead."""
+    """The values that cannot be of this kind, what is wrong with them, and what was expected instead."""
     if kind == "yes-no":
         wrong = (values != 0) & (values != 1)
         expected = "0 (no) and 1 (yes) alone; stars need no kind, or become yes and no by Ratings.at_least"
@@ -140,7 +140,7 @@ def level_names(levels: DoubleArray | None) -> list[str]:
 
 
 def strange(values: NDArray[Any], levels: DoubleArray) -> NDArray[np.bool_]:
-    """Which values are none of these levels, but for rounding: they are kept in single precision."""
+    """Which values are none of these levels, up to the rounding of single precision."""
     nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, values)]
     rounding = np.maximum(SAME_LEVEL * np.diff(levels).min(), np.spacing(np.abs(nearest).astype(np.float32)))
     return np.asarray(np.abs(nearest - values) > rounding)
@@ -149,7 +149,7 @@ def strange(values: NDArray[Any], levels: DoubleArray) -> NDArray[np.bool_]:
 def distinct(values: NDArray[Any]) -> DoubleArray | None:
     """The values in use, ascending, at any distances; None if there are more than 101."""
     levels = np.zeros(0, values.dtype)
-    for start in range(0, len(values), BLOCK):  # A part at a time: no copy of all, and soon done if there are too many.
+    for start in range(0, len(values), BLOCK):  # in parts: no copy of all, and an early stop
         levels = np.union1d(levels, values[start : start + BLOCK])
         if len(levels) > MOST_LEVELS:
             return None

@@ -1,4 +1,4 @@
-"""What was observed: who rated what, how, and when. Immutable."""
+"""Observed ratings: who rated what, how, and when. Immutable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What `Ratings.describe()` says."""
+    """The result of `Ratings.describe()`."""
 
     n_ratings: int
     n_users: int
@@ -51,7 +51,7 @@ class Description:
     minimum: float
     maximum: float
     levels: tuple[float, ...] | None  # the distinct values, if there are few
-    per_user: tuple[int, float, int]  # ratings a user: fewest, median, most
+    per_user: tuple[int, float, int]  # ratings per user: fewest, median, most
     per_item: tuple[int, float, int]
     first: str | None  # day of the first rating
     last: str | None
@@ -80,7 +80,7 @@ class Description:
         return lines
 
     def _set_aside(self) -> str:
-        """What became of the others that were read, if there were others."""
+        """The numbers of merged and rejected records, if there were any."""
         n_read = self.n_ratings + self.merged + self.rejected
         parts = [f"{self.merged:,} duplicates merged"] if self.merged else []
         parts += [f"{self.rejected:,} rejected"] if self.rejected else []
@@ -101,7 +101,7 @@ Duplicates = Literal["last", "latest", "mean", "sum", "error"]
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings with the ids of users and items; file order is kept, groupings are built when asked for.
+    """Ratings with the ids of users and items; file order is kept, groupings are built on first use.
 
     Build one with `tastespace.read`, `Ratings.from_frame`, `from_arrays`, `from_sparse` or `from_dense`.
     """
@@ -112,18 +112,18 @@ class Ratings:
     item_rows: IntArray  # n
     values: FloatArray  # n
     times: TimeArray | None = None  # n, seconds, NaT where unknown
-    item_titles: pl.Series | None = None  # String, one an item, null where unknown
-    item_attributes: pl.DataFrame | None = None  # one row an item: genres, year ...
-    user_attributes: pl.DataFrame | None = None  # one row a user: country, age ...
+    item_titles: pl.Series | None = None  # String, one per item, null where unknown
+    item_attributes: pl.DataFrame | None = None  # one row per item: genres, year ...
+    user_attributes: pl.DataFrame | None = None  # one row per user: country, age ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
-    declared_kind: Kind | None = None  # what someone said the values are; None to guess
-    kind_reason: str | None = None  # how a declared kind is known, where nobody said it
+    declared_kind: Kind | None = None  # the declared feedback type; None to guess
+    kind_reason: str | None = None  # how the kind is known, if the caller did not declare it
 
     def __post_init__(self) -> None:
         for array in (self.user_rows, self.item_rows, self.values, self.times):
             if array is not None:
-                array.flags.writeable = False  # Whoever holds these ratings may rely on them.
+                array.flags.writeable = False  # Ratings are immutable.
 
     @classmethod
     def from_arrays(
@@ -138,7 +138,7 @@ class Ratings:
         """Ratings from three (or four) arrays of the same length; without values, choices.
 
         A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
-        `sum`; `error` refuses. What is not said is the last rating, but the sum of choices: how often it was chosen.
+        `sum`; `error` refuses. The default is the last rating, but for choices the sum: how often it was chosen.
         """
         return cls.from_observed(_observed(user_ids, item_ids, values, times), duplicates=duplicates)
 
@@ -146,7 +146,7 @@ class Ratings:
     def from_observed(
         cls, observed: Observed, *, duplicates: Duplicates | None = None, kind: Kind | None = None
     ) -> Ratings:
-        """Ratings whose ids have been numbered already, or choices if there are no values; for readers."""
+        """Ratings from records whose ids have been numbered, or choices if there are no values; used by readers."""
         if duplicates is not None and duplicates not in get_args(Duplicates):
             raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, latest, mean, sum or error")
         users, items, times = observed.users, observed.items, observed.times
@@ -188,8 +188,8 @@ class Ratings:
     ) -> Ratings:
         """Ratings from a polars or pandas frame, or an Arrow table; columns are found by their usual names, or named.
 
-        A named index of pandas counts as a column. Yes and no are ratings of 1 and 0. A frame of users and items alone,
-        perhaps with times, has a choice a row. `duplicates` and `kind` are as in `tastespace.read`.
+        A named index of pandas counts as a column. Yes and no are ratings of 1 and 0. In a frame of users and items
+        alone, perhaps with times, each row is a choice. `duplicates` and `kind` are as in `tastespace.read`.
         """
         if kind is not None:
             check_kind(kind)
@@ -207,10 +207,10 @@ class Ratings:
         *,
         duplicates: Duplicates | None = None,
     ) -> Ratings:
-        """Ratings from a scipy sparse matrix of any format, users x items: whatever it stores.
+        """Ratings from the stored entries of a scipy sparse matrix of any format, users x items.
 
         A stored zero is a rating of zero (not in the formats bsr and dia, which store zeros to fill up). Entries of
-        the same place are duplicates, and are not summed unless asked for. Ids are positions unless given; users
+        the same place are duplicates, and are not summed by default. Ids are positions unless given; users
         and items without a rating are left out.
         """
         return cls.from_arrays(*sparse_entries(matrix, user_ids, item_ids), duplicates=duplicates)
@@ -219,11 +219,11 @@ class Ratings:
     def from_dense(
         cls, matrix: Any, *, missing: float | None = None, user_ids: Ids | None = None, item_ids: Ids | None = None
     ) -> Ratings:
-        """Ratings from an array or a pandas frame, users x items; `missing` says what stands for "not rated".
+        """Ratings from an array or a pandas frame, users x items; `missing` is the value for "not rated".
 
-        It has to be said: 0, NaN, or another number such as 99. Everything else is a rating, also zeros where
-        missing is NaN. Ids are the index and columns of a frame, or positions, unless given; users and items without
-        a rating are left out.
+        It is required: 0, NaN, or another number such as 99. Everything else is a rating, including zeros where missing
+        is NaN. Ids are the index and columns of a frame, or positions, unless given; users and items without a rating
+        are left out.
         """
         return cls.from_arrays(*dense_entries(matrix, missing, user_ids, item_ids), duplicates="error")
 
@@ -258,7 +258,7 @@ class Ratings:
 
     @property
     def kind(self) -> Kind:
-        """What the values say: "stars", "yes-no", "counts" or "one-class"; declared by `with_kind`, else guessed.
+        """The feedback type: "stars", "yes-no", "counts" or "one-class"; declared by `with_kind`, else guessed.
 
         `tastespace.data.kinds` has the rules of the guess.
         """
@@ -317,9 +317,9 @@ class Ratings:
     def with_kind(self, kind: Kind) -> Ratings:
         """The same ratings, declared to be "stars", "yes-no", "counts" or "one-class", where the guess is wrong.
 
-        It stays with whatever is made of them: parts of a split, a fitted model, a saved one. Values that cannot be
-        of that kind are an error: counts are above 0, yes and no are 1 and 0. With "one-class" all values become 1,
-        for that something was chosen is then all they say.
+        The kind is kept by everything made from these ratings: parts of a split, a fitted model, a saved one. Values
+        that cannot be of that kind are an error: counts are above 0, yes and no are 1 and 0. With "one-class" all
+        values become 1, since they only say that something was chosen.
         """
         check_kind(kind)
         wrong, problem, expected = impossible(self.values, kind)
@@ -336,14 +336,14 @@ class Ratings:
         return self._known_as(kind, None)
 
     def decayed(self, half_life_days: float, *, now: Any = None) -> Ratings:
-        """Choices that fade: a value counts half as much for every so many days that have passed since.
+        """Implicit feedback that decays with age: a value counts half as much after every `half_life_days`.
 
-        For counts and one-class ratings with times; what comes out are counts. Age is counted from the newest rating,
+        For counts and one-class ratings with times; the result is counts. Age is counted from the newest rating,
         or from `now`, a date not before it. What was played last week says more than what was played years ago:
 
             weight = value * 0.5^(age in days / half life in days)
 
-        Weights stay above 0, however old: a choice never turns into none.
+        Weights stay above 0, however old: a choice never disappears.
         """
         is_number = isinstance(half_life_days, Real) and not isinstance(half_life_days, bool)
         if not is_number or not math.isfinite(half_life_days) or half_life_days <= 0:
@@ -386,16 +386,16 @@ class Ratings:
         )
 
     def with_items(self, titles: pl.Series | None = None, attributes: pl.DataFrame | None = None) -> Ratings:
-        """The same ratings with a title and attributes an item, in the order of the item rows."""
+        """The same ratings with titles and attributes of the items, in the order of the item rows."""
         for what in (titles, attributes):
             if what is not None and len(what) != self.n_items:
-                raise DataError(f"{len(what)} descriptions for {self.n_items} items", expected="one an item")
+                raise DataError(f"{len(what)} descriptions for {self.n_items} items", expected="one per item")
         return replace(self, item_titles=titles, item_attributes=attributes)
 
     def with_users(self, attributes: pl.DataFrame | None = None) -> Ratings:
         """The same ratings with attributes of the users, in the order of the user rows."""
         if attributes is not None and len(attributes) != self.n_users:
-            raise DataError(f"{len(attributes)} descriptions for {self.n_users} users", expected="one a user")
+            raise DataError(f"{len(attributes)} descriptions for {self.n_users} users", expected="one per user")
         return replace(self, user_attributes=attributes)
 
     def title_of(self, rows: NDArray[Any]) -> pl.Series:
@@ -405,7 +405,7 @@ class Ratings:
         return Vocabulary(self.item_titles).at(rows).alias("title")
 
     def describe(self) -> Description:
-        """The figures a person wants to see first."""
+        """Summary statistics of the ratings."""
         low, high = self.range
         levels = np.unique(self.values)
         times = np.zeros(0, "datetime64[D]") if self.times is None else self.times
@@ -442,7 +442,7 @@ class Ratings:
             digest.update(f"{ids.dtype} {len(ids)}\n".encode())
             for entry in ids.cast(pl.String):
                 text = entry.encode()
-                digest.update(b"%d:" % len(text) + text)  # the length keeps ids apart whatever they contain
+                digest.update(b"%d:" % len(text) + text)  # the length separates ids whatever they contain
             rank = np.empty(len(ids), np.int32)
             rank[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
             ranks.append(rank[rows])
@@ -466,19 +466,19 @@ class Ratings:
         """A scipy matrix, users x items, in the order of the rows; a rating of zero is a stored zero."""
         import scipy.sparse
 
-        # Other libraries want short indices wherever these suffice, and scipy takes the longer of the two types.
+        # Other libraries expect 32-bit indices wherever these suffice, and scipy takes the longer of the two types.
         index = np.int32 if len(self) <= np.iinfo(np.int32).max else np.int64
         offsets, columns, values = self.by_user.parts
         return scipy.sparse.csr_array(
             (values, columns.astype(index), offsets.astype(index)),
             shape=(self.n_users, self.n_items),
-            copy=True,  # Whoever gets the matrix may change it.
+            copy=True,  # The caller may change the matrix.
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file that `tastespace.read` reads back as the same ratings: .csv, .tsv (also .gz, .zst), .parquet.
 
-        A file of that name is replaced, once the new one is complete. Titles and attributes are not written.
+        An existing file is replaced once the new one is complete. Titles and attributes are not written.
         """
         from tastespace.data.formats.writers import write
 
@@ -488,7 +488,7 @@ class Ratings:
         return f"Ratings({len(self)} ratings by {self.n_users} users of {self.n_items} items)"
 
     def _known_as(self, kind: Kind, reason: str | None) -> Ratings:
-        """The same with a kind, and how that is known: None for what someone declared."""
+        """The same ratings with a kind and the reason for it; None for a declared kind."""
         declared = replace(self, declared_kind=kind, kind_reason=reason)
         grouped = ("by_user", "by_item", "by_user_with_times")  # the values are the same
         declared.__dict__.update({name: self.__dict__[name] for name in grouped if name in self.__dict__})
@@ -505,7 +505,7 @@ class Ratings:
         return self.times
 
     def _known_as_choices(self) -> Ratings:
-        """Ones, or how often there was one, as what they are."""
+        """The same ratings with their kind set: one-class, or counts if pairs repeat."""
         reason = "no column of values, each line is a choice"
         if (self.values == 1).all():
             return self._known_as("one-class", reason)
@@ -562,7 +562,7 @@ def _observed(user_ids: Ids, item_ids: Ids, values: Any, times: Any) -> Observed
 
 
 def _read_only(grouped: CSR) -> CSR:
-    """Whoever holds the ratings may rely on them."""
+    """Make the arrays of grouped ratings read-only."""
     for array in grouped.parts:
         array.flags.writeable = False
     return grouped

@@ -1,9 +1,9 @@
 """The shape of a set of ratings: how many users, items and ratings, and how unevenly they are spread.
 
-Ratings a user: at least `least`, and beyond that a log-normal number. Ratings an item: a gamma distribution, which for
+Ratings per user: at least `least`, plus a log-normal number. Ratings per item: a gamma distribution, which for
 a shape parameter below one is a power law with an exponential cut-off. Both have one free parameter besides their mean.
-It is chosen so that the numbers have the wanted Gini coefficient, which is 0 where everyone has the same number of
-ratings, and goes towards 1 where a few have them all.
+It is chosen so that the numbers have the wanted Gini coefficient, which is 0 if everyone has the same number of
+ratings, and approaches 1 if a few have them all.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, OffsetArray
 from tastespace.errors import InvalidParameterError, check_int
-from tastespace.lazy import special
 
 if TYPE_CHECKING:
     from tastespace.data.ratings import Ratings
@@ -41,8 +41,8 @@ MAX_LEVELS = 20  # as in a description: what has more distinct values is taken f
 class Shape:
     """How many users, items and ratings, and how they are spread; what `synthetic` draws from.
 
-    `activity` is the Gini coefficient of the ratings a user, as far as `least` leaves room for it: everyone has so
-    many. `popularity` is that of the ratings an item. Ratings are one of `levels`, or any number if that is None.
+    `activity` is the Gini coefficient of the ratings per user, as far as `least`, the minimum for everyone, leaves room
+    for it. `popularity` is that of the ratings per item. Ratings are one of `levels`, or any number if that is None.
     """
 
     n_users: int
@@ -63,12 +63,12 @@ class Shape:
             object.__setattr__(self, "levels", _ascending(self.levels))
         if self.n_ratings > self.n_users * self.n_items:
             raise InvalidParameterError(
-                f"n_ratings is {self.n_ratings}; expected at most one a pair, {self.n_users} x {self.n_items}"
+                f"n_ratings is {self.n_ratings}; expected at most one per pair, {self.n_users} x {self.n_items}"
             )
         if self.least > 1 and self.n_ratings < self.least * self.n_users:
             raise InvalidParameterError(
                 f"least is {self.least}, too many for {self.n_ratings} ratings by {self.n_users} users; expected "
-                "more ratings, or fewer a user"
+                "more ratings, or fewer per user"
             )
         for name, value in (("activity", self.activity), ("popularity", self.popularity)):
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= STEEPEST:
@@ -92,7 +92,7 @@ class Shape:
         )
 
     def scaled(self, scale: float) -> Shape:
-        """So many times the ratings: users in proportion, so that each keeps their number, and items with the root.
+        """The shape with `scale` times the ratings: users in proportion, items with its root.
 
         Smaller is therefore denser, and where one item would need more ratings than there are users, popularity
         is cut off.
@@ -123,13 +123,13 @@ class Shape:
         return spread.portions(self.n_items, self.popularity, rng)
 
     def _most(self, n: int) -> int:
-        """How many of the other side the most active user or the most popular item has, at most."""
+        """The maximum number of ratings of the most active user or the most popular item."""
         density = self.n_ratings / (self.n_users * self.n_items)
         return min(n, max(self.least, math.ceil(n * max(FAVOURITE, (1 + density) / 2))))
 
 
 def shape_named(shape: str | Shape) -> Shape:
-    """A shape of the table by its name; a shape is itself."""
+    """A predefined shape by its name; a shape is returned unchanged."""
     if isinstance(shape, Shape):
         return shape
     if shape not in SHAPES:
@@ -138,7 +138,7 @@ def shape_named(shape: str | Shape) -> Shape:
 
 
 def gini(counts: NDArray[Any]) -> float:
-    """How unequal counts are: 0 where all are the same, towards 1 where one has everything."""
+    """The Gini coefficient of counts: 0 if all are the same, towards 1 if one has everything."""
     ascending = np.sort(counts).astype(np.float64)
     n = len(ascending)
     return float((2 * np.arange(1, n + 1) - n - 1) @ ascending / (n * ascending.sum()))
@@ -146,17 +146,17 @@ def gini(counts: NDArray[Any]) -> float:
 
 def _log_normal(steepness: float, places: DoubleArray) -> DoubleArray:
     """Quantiles of a log-normal distribution."""
-    return np.asarray(np.exp(steepness * special.ndtri(places)))
+    return np.asarray(np.exp(steepness * scipy.special.ndtri(places)))
 
 
 def _gamma(steepness: float, places: DoubleArray) -> DoubleArray:
     """Quantiles of a gamma distribution whose coefficient of variation is the steepness."""
-    return np.asarray(special.gammaincinv(steepness**-2, places))
+    return np.asarray(scipy.special.gammaincinv(steepness**-2, places))
 
 
 @dataclass(frozen=True)
 class _Spread:
-    """Numbers with a given mean, none below least or above most, spread as a distribution says."""
+    """Numbers with a given mean, between `least` and `most`, spread by a distribution."""
 
     mean: float
     least: int
@@ -166,18 +166,18 @@ class _Spread:
     def portions(self, n: int, inequality: float, rng: Generator) -> DoubleArray:
         """n numbers in random order, with about this Gini coefficient.
 
-        Where `most` cuts the distribution off, which makes the numbers more equal, a steeper one makes up for it, but
-        not at any price: a few that are full and nothing between them and the rest is no shape that ratings have.
+        Where `most` cuts the distribution off, which makes the numbers more equal, a steeper one makes up for it,
+        within limits: real ratings never consist of a few full users or items and nothing between them and the rest.
         """
         steepness = replace(self, most=math.inf)._steepness(inequality, *STEEPNESS)
         steepness = self._steepness(inequality, steepness, STRETCH * steepness)
-        # One number in each n-th part of the distribution: a sample without its accidents.
+        # One number in each n-th part of the distribution: a stratified sample.
         places = (rng.permutation(n) + np.clip(rng.random(n), 1e-9, 1 - 1e-9)) / n
         return self._bounded(self.quantiles(steepness, places))
 
     def _steepness(self, inequality: float, low: float, high: float) -> float:
-        """The steepness between these two that comes closest to a Gini coefficient."""
-        places = (np.arange(N_PLACES) + 0.5) / N_PLACES  # A few quantiles tell as much as all.
+        """The steepness between these two that is closest to a Gini coefficient."""
+        places = (np.arange(N_PLACES) + 0.5) / N_PLACES  # A few quantiles are enough.
         for _ in range(20):
             middle = math.sqrt(low * high)
             is_less = gini(self._bounded(self.quantiles(middle, places))) < inequality
@@ -185,12 +185,12 @@ class _Spread:
         return math.sqrt(low * high)
 
     def _bounded(self, sizes: DoubleArray) -> DoubleArray:
-        """Least and a multiple of the size for each, up to most, so that the mean is met."""
+        """`least` plus a multiple of each size, up to `most`, so that the mean is met."""
         room, n = self.most - self.least, len(sizes)
         excess = n * (self.mean - self.least)
         if excess >= n * room:
             return np.full(n, float(self.most))
-        sizes = np.maximum(sizes, 1e-280)  # Once the large are full, the smallest must be able to take.
+        sizes = np.maximum(sizes, 1e-280)  # Once the large ones are full, the smallest must be able to grow.
         if math.isinf(room):
             return np.asarray(self.least + sizes * (excess / sizes.sum()))
         # With the k largest full, the others get this multiple of their sizes; k is the first that leaves them room.
@@ -204,7 +204,7 @@ def _whole(portions: DoubleArray, total: int) -> OffsetArray:
     """Whole numbers next to the portions, with exactly this sum."""
     below = np.floor(portions)
     left = total - int(below.sum())
-    parts = np.cumsum(portions - below)  # no part, nothing extra: what is full stays as it is
+    parts = np.cumsum(portions - below)  # no fraction, nothing extra: full ones stay as they are
     if left:
         below += np.diff(np.round(parts * (left / parts[-1])), prepend=0.0)
     return below.astype(np.int64)
@@ -220,8 +220,8 @@ def _ascending(levels: Any) -> tuple[float, ...]:
     return numbers
 
 
-# Netflix: 1 to 17 653 ratings a user (median 96), 3 to 232 944 an item (median 561). The Gini coefficients of those
-# sets that are not at hand here follow from mean / median of the distributions above, as published.
+# Netflix: 1 to 17 653 ratings per user (median 96), 3 to 232 944 per item (median 561). The Gini coefficients of sets
+# that are not available here follow from mean / median of the distributions above, as published.
 SHAPES = {
     "netflix": Shape(480_189, 17_770, 100_480_507, activity=0.62, popularity=0.80),
     "ml-100k": Shape(943, 1_682, 100_000, activity=0.472, popularity=0.629, least=20),

@@ -20,10 +20,12 @@ from tastespace.randomness import generator
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Two parts of the same ratings. Each has the vocabulary of its own ids alone; the test part is matched
-    by id, and ids that the training part lacks are cold and stay.
+    """Training and test parts of the same ratings.
 
-    `history` are ratings of users that the model has not met: not for fitting, but to go by when it is asked.
+    Each has a vocabulary of its own ids; the test part is matched by id, and ids that are not in the training part are
+    cold and stay.
+
+    `history` are ratings of users who are not in training: they are folded in by these when the model is queried.
     """
 
     train: Ratings
@@ -43,7 +45,7 @@ def random_split(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Spli
 
 
 def k_fold(ratings: Ratings, k: int = 5, *, seed: int = 0) -> Iterator[Split]:
-    """k splits whose test parts together are all ratings, each once; for cross-validation."""
+    """k splits for cross-validation, whose test parts together are all ratings, each once."""
     if isinstance(k, bool) or not isinstance(k, Integral) or not 2 <= k <= len(ratings):
         raise InvalidParameterError(f"k is {k!r}; expected a whole number from 2 to the {len(ratings)} ratings")
     order = generator(seed).permutation(len(ratings))
@@ -58,17 +60,17 @@ def leave_one_out(ratings: Ratings, *, seed: int = 0) -> Split:
 def last_per_user(ratings: Ratings, k: int = 1) -> Split:
     """The last k ratings of each user as the test part; at least one of each user stays for training.
 
-    Ratings of the same second count in file order. What others rated later is in the training part: for a test
-    without any look ahead use `time_split`.
+    Ratings of the same second count in file order. What others rated later is in the training part: to test without
+    looking ahead use `time_split`.
     """
     check_int("k", k, least=1)
     return _last_of_each_user(ratings, ratings.known_times("to split by time").astype(np.int64), int(k))
 
 
 def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) -> Split:
-    """What was rated from one moment on as the test part: the last `share` of the ratings, or `at` a date.
+    """The ratings from one moment on as the test part: the last `share` of them, or those from the date `at`.
 
-    Ratings of the same second are never torn apart, so that the share may be missed by a few.
+    Ratings of the same second are never separated, so the share may be missed by a few.
     """
     times = ratings.known_times("to split by time")
     if (share is None) == (at is None):
@@ -89,8 +91,8 @@ def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) 
 def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, seed: int = 0) -> Split:
     """A share of the users, with all their ratings, kept from training.
 
-    A share `given` of the ratings of each, at random, is the split's history, to fold them in by; or so many of
-    them, if it is a whole number. The rest is the test part. Users whose history or test part would be empty are in
+    A share `given` of the ratings of each, at random, is the history by which they are folded in; or this number of
+    ratings, if it is an integer. The rest is the test part. Users whose history or test part would be empty are in
     training.
     """
     is_count = isinstance(given, Integral) and not isinstance(given, bool)
@@ -107,7 +109,7 @@ def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, 
     if not len(chosen):
         raise DataError("no user has ratings for both a history and a test", expected="users with several ratings")
     is_out: BoolArray = np.isin(ratings.user_rows, chosen)
-    is_history = is_out & (_rank_within_user(ratings, order) < n_given[ratings.user_rows])
+    is_history = is_out & (rank_within_user(ratings, order) < n_given[ratings.user_rows])
     return Split(train=ratings.take(~is_out), test=ratings.take(is_out & ~is_history), history=ratings.take(is_history))
 
 
@@ -121,15 +123,15 @@ def _last_of_each_user(ratings: Ratings, key: NDArray[Any], k: int) -> Split:
     """The k ratings of each user with the largest key, but never all of them."""
     counts = np.bincount(ratings.user_rows, minlength=ratings.n_users)
     n_test = np.minimum(k, counts - 1)
-    rank = _rank_within_user(ratings, key)
+    rank = rank_within_user(ratings, key)
     test = np.flatnonzero(rank >= (counts - n_test)[ratings.user_rows])
     if not len(test):
         raise DataError("every user has a single rating", expected="users with at least two")
     return _split(ratings, test)
 
 
-def _rank_within_user(ratings: Ratings, key: NDArray[Any]) -> NDArray[np.int64]:
-    """The place of each rating among those of its user by this key, from 0; ties in file order."""
+def rank_within_user(ratings: Ratings, key: NDArray[Any]) -> NDArray[np.int64]:
+    """The rank of each rating among those of its user by this key, from 0; ties in file order."""
     order = np.lexsort((key, ratings.user_rows))
     starts = offsets_of(np.bincount(ratings.user_rows, minlength=ratings.n_users))
     rank = np.empty(len(ratings), np.int64)

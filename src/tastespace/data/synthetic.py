@@ -1,4 +1,4 @@
-"""Synthetic ratings of a given shape: as many as wanted, as uneven as real ones, no pair twice.
+"""Synthetic ratings of a given shape: any number, as unevenly spread as real ones, no pair twice.
 
 Who rated what: a user draws distinct items one after the other, in proportion to their weights. Popular items run out
 for each user, so weights are not yet counts: they are fitted to the counts that the shape wants. Drawing without
@@ -37,8 +37,8 @@ from tastespace.errors import InvalidParameterError, check_int
 from tastespace.randomness import generator
 
 BLOCK = 1 << 20  # ratings, about: large enough to keep numpy busy, small enough for several in memory
-MIN_WEIGHT = 1e-100  # what nobody ever draws is drawn all the same, in the end
-KNOTS = 200  # Weights are fitted for so many different counts; others lie between.
+MIN_WEIGHT = 1e-100  # keeps items with vanishing weights drawable
+KNOTS = 200  # Weights are fitted for this many different counts; others are interpolated.
 ROUNDS = 25  # of that fit
 DEAR = 3  # Races among all items are cheaper than draws where these are more than a third of the items.
 
@@ -61,11 +61,11 @@ def synthetic(
     seed: int = 0,
     threads: int | None = None,
 ) -> Ratings:
-    """Ratings drawn at random, with the size and the unevenness of real ones: to try things out at any scale.
+    """Random ratings with the size and unevenness of real data, to try things out at any scale.
 
     `shape` is a `Shape`, or the name of one: netflix, ml-100k, ml-1m, ml-20m; `scale=0.1` is a tenth of it. Tastes
     have `n_factors` dimensions, `noise` is in stars. With `times`, users come one after the other and each stays for
-    a while. Ids are the integers from 0 on. The ratings of a user stand together.
+    a while. Ids are the integers from 0 on. The ratings of a user are contiguous.
     """
     chosen = shape_named(shape).scaled(scale)
     check_int("n_factors", n_factors, least=1)
@@ -80,13 +80,13 @@ def synthetic(
 
 
 def numbered(n: int, name: str) -> Vocabulary:
-    """The ids 0 .. n - 1, which are the rows."""
+    """A vocabulary of the ids 0 .. n - 1, which are the rows."""
     return Vocabulary(pl.Series(name, np.arange(n, dtype=np.int64)))
 
 
 @dataclass(frozen=True, eq=False)
 class BlockPool:
-    """Threads that fill blocks of an array. Each block has a generator of its own: who fills it does not matter."""
+    """Threads that fill blocks of an array; each block has its own generator, so the schedule does not matter."""
 
     rng: Generator
     threads: int = 1
@@ -120,9 +120,9 @@ def draw_pairs(shape: Shape, pool: BlockPool) -> tuple[IntArray, IntArray]:
 class Race:
     """Items with weights, among which users draw distinct ones."""
 
-    weights: DoubleArray  # one an item, their sum 1
+    weights: DoubleArray  # one per item, their sum 1
     sizes: DoubleArray  # ascending numbers of distinct items ...
-    draws: DoubleArray  # ... and how many draws, repetitions included, they take on average
+    draws: DoubleArray  # ... and the mean number of draws, repetitions included, that they take
 
     @classmethod
     def fitted(cls, wanted: DoubleArray, user_counts: NDArray[Any]) -> Race:
@@ -140,7 +140,7 @@ class Race:
         return cls(each / each.sum(), *_progress(weights, sizes_of_knots))
 
     def run(self, counts: OffsetArray, rng: Generator) -> IntArray:
-        """So many distinct items for each user, ascending, one user after the other."""
+        """`counts` distinct items for each user, ascending, one user after the other."""
         n_items = len(self.weights)
         dear = np.interp(counts, self.sizes, self.draws) > n_items / DEAR
         owners = np.repeat(np.arange(len(counts)), np.where(dear, 0, counts))
@@ -181,7 +181,7 @@ class Race:
 
 
 def _binned(sizes: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
-    """A few sizes that stand for all, ascending, and how many each stands for."""
+    """A few representative sizes, ascending, and how many each represents."""
     low, high = float(sizes.min()), float(sizes.max())
     edges = np.geomspace(low, high, KNOTS + 1)[1:-1]
     place = np.searchsorted(edges, sizes, side="right")
@@ -191,15 +191,15 @@ def _binned(sizes: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
 
 
 def _progress(weights: DoubleArray, numbers: DoubleArray) -> tuple[DoubleArray, DoubleArray]:
-    """How many distinct items are expected after how many draws."""
+    """The expected number of distinct items after each number of draws."""
     draws = np.geomspace(0.1, 30 / weights.min(), 300)
     return -np.expm1(-np.outer(draws, weights)) @ numbers, draws
 
 
 def _distinct(owners: OffsetArray, n_items: int, draw: Callable[[int], IntArray]) -> OffsetArray:
-    """An item for each owner, none twice for the same one, as ascending keys owner * n_items + item.
+    """An item for each owner, none twice for one owner, as ascending keys owner * n_items + item.
 
-    What repeats is drawn again until nothing does, which is drawing without replacement.
+    Repetitions are drawn again until there are none, which is drawing without replacement.
     """
     keys: OffsetArray = np.sort(owners * n_items + draw(len(owners)))
     repeated = np.zeros(len(keys), bool)
@@ -222,18 +222,18 @@ def _among(few: OffsetArray, many: OffsetArray) -> BoolArray:
 
 
 def _fill_gaps(item_rows: IntArray, n_items: int, rng: Generator) -> None:
-    """Give each item without a rating one that another can spare. Nobody has such an item, so no pair repeats."""
+    """Give each item without ratings one that another item can spare. No user has such an item, so no pair repeats."""
     n = len(item_rows)
     first = np.full(n_items, -1)
     for start in range((n - 1) // BLOCK * BLOCK, -1, -BLOCK):
         part = item_rows[start : start + BLOCK]
-        first[part[::-1]] = np.arange(start + len(part) - 1, start - 1, -1)  # of equals the last one holds
+        first[part[::-1]] = np.arange(start + len(part) - 1, start - 1, -1)  # the last of equal ones wins
     empty = np.flatnonzero(first < 0)
     if not len(empty):
         return
     kept = np.sort(first[first >= 0])
     spare = rng.choice(n - len(kept), len(empty), replace=False)
-    # The spare-th place that is not kept: as many places further as there are kept ones before it.
+    # The spare-th position that is not kept: shifted by the number of kept ones before it.
     item_rows[spare + np.searchsorted(kept - np.arange(len(kept)), spare, side="right")] = empty
 
 
@@ -265,7 +265,7 @@ def _draw_values(
 
 
 def _draw_times(n_users: int, user_rows: IntArray, pool: BlockPool) -> TimeArray:
-    """Users come throughout the span, and each rates at random moments until they leave."""
+    """Users arrive throughout the span, and each rates at random moments until they leave."""
     span = int((LAST_DAY - FIRST_DAY).astype(np.int64))
     come = pool.rng.random(n_users) * span
     stay = np.minimum(pool.rng.standard_exponential(n_users) * STAY * span, span - come)

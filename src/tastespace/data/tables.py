@@ -1,4 +1,4 @@
-"""Tables: named columns whose cells become ids, numbers and times, wherever they come from; faults by line.
+"""Tables: named columns whose cells become ids, numbers and times, with faults reported by line.
 
 Files of ratings, items, users, histories and lists of items, and frames of polars and pandas, all pass through here.
 """
@@ -27,7 +27,7 @@ _ZONED, _LOCAL = "%Y-%m-%d %H:%M:%S%.f%#z", ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %
 
 
 def seconds_of(series: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Seconds of a column of any type (null where there is none), and which entries are no time.
+    """A column of any type as seconds (null where missing), and which entries are not times.
 
     A text is a number of seconds or an ISO date; without a zone it is taken as UTC.
     """
@@ -51,7 +51,7 @@ def seconds_of(series: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def moment_of(name: str, given: Any) -> np.datetime64:
-    """A moment that a parameter names: a date, a text such as 2024-05-31, or seconds since 1970."""
+    """The moment given by a parameter: a date, a text such as 2024-05-31, or seconds since 1970."""
     if isinstance(given, datetime) and given.tzinfo is not None:
         given = given.astimezone(UTC).replace(tzinfo=None)  # numpy knows no zones
     try:
@@ -79,7 +79,7 @@ def _seconds_of_dates(plain: pl.Series) -> pl.Series:
     return moments.dt.epoch("s")
 
 
-# What columns are usually called, without regard to case and punctuation; the first that is there counts.
+# Usual names of columns, ignoring case and punctuation; the first one present is used.
 _NAMES = {
     "user": "user userid uid users customer customerid reviewer reviewerid member person",
     "item": "item itemid iid items movie movieid film filmid book bookid isbn product productid asin artist artistid "
@@ -95,7 +95,7 @@ EXPECTED_CELL = {"user": "an id", "item": "an id", "rating": "a finite number", 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of the two sides of ratings: the ids, and which of them each record names."""
+    """One of the two sides of ratings: the ids, and the id of each record."""
 
     vocabulary: Vocabulary
     rows: IntArray
@@ -114,14 +114,14 @@ class Observed:
     values: FloatArray | None
     times: TimeArray | None
     rejected: int = 0
-    first_fault: DataError | None = None  # why the first of the rejected was
+    first_fault: DataError | None = None  # why the first rejected record was rejected
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a table by column, as they are written, and what could not be read.
+    """The cells of a table by column, as written, and the lines that could not be read.
 
-    Faults do not name the file: who reads it adds that.
+    Faults do not name the file: the reader adds it.
     """
 
     names: tuple[str, ...]  # may repeat, and be empty
@@ -140,7 +140,7 @@ class Cells:
         return self.columns[self.names.index(name)]
 
     def fault(self, row: int, column: str, problem: str, expected: str) -> DataError:
-        """What to say about a cell."""
+        """The error for a cell."""
         if self.lines is None:
             return DataError(f"row {row + 1}, column {column!r}: {problem}", expected=expected)
         line = self.lines[row]
@@ -148,7 +148,7 @@ class Cells:
         return DataError(problem, line=line, text=text, expected=expected)
 
     def set_aside(self, wrong: pl.Series, fault: DataError, *, skip: bool) -> Cells:
-        """Without the rows that are wrong, of which the first has this fault; an error unless they may be skipped."""
+        """Remove invalid rows, the first of which has this fault; an error unless they may be skipped."""
         if not skip:
             raise fault
         lines = None if self.lines is None else np.asarray(self.lines)[~wrong.to_numpy()].tolist()
@@ -181,14 +181,14 @@ class Cells:
 
 
 def warn_of_rejected(file: Path, n: int, n_read: int, first: DataError | None) -> None:
-    """Say how many lines were set aside, if there is a first."""
+    """Warn how many lines were left out, if any."""
     if first is not None:
         what = "1 line was" if n == 1 else f"{n:,} lines were"
         warn(f"{file}: {what} set aside, of {n + n_read:,}; the first: {first.in_file(file)}")
 
 
 def typed(part: str, cells: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Cells as ids, numbers or seconds, and which of them are none."""
+    """Cells as ids, numbers or seconds, and which of them are invalid."""
     if part == "time":
         return seconds_of(cells)
     if part == "rating":
@@ -215,7 +215,7 @@ def _numbers(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def problem_of(part: str, cell: Any) -> str:
-    """What is wrong with a cell."""
+    """The description of a fault in a cell."""
     name = part if part in ("rating", "time") else f"{part} id"
     is_missing = cell is None or not str(cell).strip()
     return f"the {name} is missing" if is_missing else f"{cell!r} is not a {name}"
@@ -224,10 +224,10 @@ def problem_of(part: str, cell: Any) -> str:
 def find_rating_parts(
     names: Sequence[str], wanted: Mapping[str, str | None], needed: Sequence[str], *, are_choices: bool = False
 ) -> dict[str, str]:
-    """The column of each part; there may be none of ratings, where nothing but what was chosen is told.
+    """The column of each part; for implicit feedback there may be no column of ratings.
 
-    A column that is none of the parts might be the ratings under another name: it is an error unless the caller knows
-    that lines are choices.
+    Another column might be the ratings under an unusual name: it is an error unless the caller says that lines are
+    choices.
     """
     found = find_parts(names, wanted)
     spare = [name for name in names if name not in found.values()]
@@ -263,7 +263,7 @@ def find_parts(names: Sequence[str], wanted: Mapping[str, str | None]) -> dict[s
 
 
 def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """The first of the usual names that is there, whatever its case and punctuation."""
+    """The first of the usual names that is present, ignoring case and punctuation."""
     plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in reversed(names)}
     return next((plain[name] for name in usual if name in plain), None)
 

@@ -21,9 +21,9 @@ Ids = Any  # a polars or pandas series, a numpy array, or any iterable of string
 
 BLANKS = " \t\r\n"
 CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
-# Below one in so many, a dictionary made once is faster than a join, which looks at all ids every time.
+# Below one in this many, a dictionary made once is faster than a join, which scans all ids every time.
 FEW = 100
-# Up to so many ids a query of polars takes longer than to go through them, and it waits for threads that others use.
+# Up to this many ids, a polars query takes longer than a loop, and it waits for threads that others use.
 SMALL = 1000
 HANDFUL = 256  # the same where ids are looked up by row
 
@@ -52,7 +52,7 @@ def id_series(values: Ids, name: str = "ids") -> pl.Series:
 
 
 def listed(ids: Ids) -> Ids:
-    """A single id as a list of one; anything else as it is."""
+    """A single id as a list of one; anything else unchanged."""
     return [ids] if isinstance(ids, str | Integral) else ids
 
 
@@ -82,14 +82,14 @@ def _as_series(values: Ids, name: str) -> pl.Series:
 
 
 def is_missing(entry: Any) -> bool:
-    """Whether an entry stands for nothing: None, NaN, or the NA of pandas, which refuses to be compared."""
+    """Whether an entry is missing: None, NaN, or the NA of pandas, which cannot be compared."""
     if entry is None or type(entry).__name__ == "NAType":
         return True
     return isinstance(entry, float) and entry != entry
 
 
 def is_blank(texts: pl.Series) -> pl.Series:
-    """Which texts are no ids, because there is nothing to be seen of them."""
+    """Which texts are blank, and so cannot be ids."""
     return texts.str.strip_chars(BLANKS) == ""
 
 
@@ -119,7 +119,7 @@ class Vocabulary:
 
     @classmethod
     def _of_few(cls, series: pl.Series, name: str) -> tuple[Vocabulary, IntArray]:
-        """The same, without a query."""
+        """The same for few ids, without a query."""
         row_of: dict[Any, int] = {}
         rows = [row_of.setdefault(entry, len(row_of)) for entry in series.to_list()]
         if series.dtype == pl.String and not all(entry.strip(BLANKS) for entry in row_of):
@@ -137,7 +137,7 @@ class Vocabulary:
         return f"Vocabulary({len(self)} ids: {', '.join(str(entry) for entry in self.ids.head(4))}, …)"
 
     def rows_of(self, ids: Ids) -> IntArray:
-        """The row of each id, -1 for those never seen. The text "7" finds the integer 7, "007" does not."""
+        """The row of each id, -1 for unknown ones. The text "7" finds the integer 7, "007" does not."""
         series = id_series(ids, self.ids.name)
         if series.dtype == self.ids.dtype:
             return self._join(series)
@@ -156,7 +156,7 @@ class Vocabulary:
         if rows.size <= HANDFUL:
             few = [self.ids[row] if row >= 0 else None for row in rows.tolist()]
             return pl.Series(self.ids.name, few, self.ids.dtype)
-        if len(self) and (rows >= 0).all():  # In a hundredth of the time of what follows.
+        if len(self) and (rows >= 0).all():  # This takes a hundredth of the time of the general case.
             return self.ids.gather(pl.Series(rows).cast(pl.UInt32))
         index = pl.Series(np.where(rows < 0, 0, rows)).cast(pl.UInt32)
         found = self.ids.gather(index) if len(self) else pl.Series(self.ids.name, [None] * len(rows), self.ids.dtype)

@@ -14,15 +14,15 @@ from functools import cached_property
 from math import inf, lgamma, log, pi
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray
-from tastespace.lazy import special
 
 
 @dataclass(frozen=True, eq=False)
 class NormalWishart:
-    """`strength` is the number of observations that the centre is worth; degrees > D - 1."""
+    """A normal-Wishart belief; `strength` is the number of observations that the centre is worth; degrees > D - 1."""
 
     centre: DoubleArray  # D
     strength: float
@@ -66,7 +66,11 @@ class NormalWishart:
         """The expected log determinant of the precision matrix."""
         size = len(self.centre)
         halves = (self.degrees - np.arange(size)) / 2
-        return float(np.sum(special.digamma(halves))) + size * log(2) - float(np.linalg.slogdet(self.inverse_scale)[1])
+        return (
+            float(np.sum(scipy.special.digamma(halves)))
+            + size * log(2)
+            - float(np.linalg.slogdet(self.inverse_scale)[1])
+        )
 
     def divergence(self, prior: NormalWishart) -> float:
         """Kullback-Leibler, from the prior to this."""
@@ -86,7 +90,7 @@ class NormalWishart:
         """The log normaliser of the Wishart's density."""
         size, log_inverse_scale = len(self.centre), float(np.linalg.slogdet(self.inverse_scale)[1])
         constant = self.degrees * (size * log(2) - log_inverse_scale) / 2
-        return constant + float(special.multigammaln(self.degrees / 2, size))
+        return constant + float(scipy.special.multigammaln(self.degrees / 2, size))
 
     def log_density(self, mean: DoubleArray, precision: DoubleArray) -> float:
         size, apart = len(mean), mean - self.centre
@@ -98,7 +102,7 @@ class NormalWishart:
             - float(np.einsum("ij,ij->", self.inverse_scale, precision)) / 2
             - self.degrees * size / 2 * log(2)
             + self.degrees / 2 * log_inverse_scale
-            - float(special.multigammaln(self.degrees / 2, size))
+            - float(scipy.special.multigammaln(self.degrees / 2, size))
         )
         quadratic = self.strength * float(apart @ precision @ apart)
         return wishart + (size * log(self.strength / (2 * pi)) + log_precision - quadratic) / 2
@@ -106,7 +110,7 @@ class NormalWishart:
 
 @dataclass(frozen=True)
 class Gamma:
-    """Density proportional to x^(shape - 1) exp(-rate x)."""
+    """The gamma distribution, with density proportional to x^(shape - 1) exp(-rate x)."""
 
     shape: float
     rate: float
@@ -125,12 +129,12 @@ class Gamma:
     @property
     def mean_log(self) -> float:
         """The expected logarithm."""
-        return float(special.digamma(self.shape)) - log(self.rate)
+        return float(scipy.special.digamma(self.shape)) - log(self.rate)
 
     def divergence(self, prior: Gamma) -> float:
         """Kullback-Leibler, from the prior to this."""
         return (
-            (self.shape - prior.shape) * float(special.digamma(self.shape))
+            (self.shape - prior.shape) * float(scipy.special.digamma(self.shape))
             - lgamma(self.shape)
             + lgamma(prior.shape)
             + prior.shape * (log(self.rate) - log(prior.rate))
@@ -191,7 +195,7 @@ class NormalGamma:
 
 @dataclass(frozen=True)
 class KnownMean:
-    """precision ~ Gamma(shape, rate), the mean is `centre`."""
+    """A belief about the precision alone, Gamma(shape, rate); the mean is known to be `centre`."""
 
     centre: float
     shape: float
@@ -207,5 +211,5 @@ class KnownMean:
         return self.centre, Gamma(self.shape, self.rate).draw(rng)
 
     def log_density(self, mean: float, precision: float) -> float:
-        """The log density of the precision; the mean is what it is."""
+        """The log density of the precision; the mean is fixed."""
         return Gamma(self.shape, self.rate).log_density(precision)

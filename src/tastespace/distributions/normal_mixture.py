@@ -1,4 +1,4 @@
-"""Mixtures of normals: what an average over posterior draws is, and the ratings that follow from it.
+"""Mixtures of normals, the form of averages over posterior draws, and the ratings that follow from them.
 
 With components N(m_s, sd_s^2) of the weights w_s, and Phi, phi the standard normal:
 
@@ -21,22 +21,22 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from tastespace import _native
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, contiguous
 from tastespace.distributions import rating_distribution as ratings
 from tastespace.distributions.rating_distribution import SAME_LEVEL, SMALLEST
-from tastespace.lazy import special
 
 INTEGRATION_STEP = 0.75  # in sds of the narrowest component
-INTEGRATION_REACH = 5.0  # sds beyond which F (1 - F) is nothing
-TERM_COST = 8  # of a term of the double sum, in terms of the integral
-BLOCK = 1 << 15  # quantities times draws looked at together: they stay in the cache
+INTEGRATION_REACH = 5.0  # sds beyond which F (1 - F) is negligible
+TERM_COST = 8  # of a term of the double sum, relative to a term of the integral
+BLOCK = 1 << 15  # quantities times draws processed together: they stay in the cache
 
 
 def blocks(of_draws: NDArray[Any]) -> list[slice]:
-    """Some rows at a time, of n x S numbers."""
+    """Slices of a few rows of n x S numbers at a time."""
     n, step = len(of_draws), max(1, BLOCK // max(of_draws.shape[1], 1))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
@@ -49,13 +49,13 @@ def average(of_draws: NDArray[Any], weights: NDArray[Any] | None) -> DoubleArray
 
 
 def effective_draws(weights: NDArray[Any]) -> DoubleArray:
-    """How many equal draws the weights are worth, one figure a row."""
+    """The effective number of draws for weights, one figure per row."""
     return np.asarray(1 / np.sum(weights.astype(np.float64) ** 2, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class NormalMixture:
-    """Mixtures of S normals (one a draw), for n quantities; `weights` sum to 1 by row, None for equal ones."""
+    """Mixtures of S normals (one per draw), for n quantities; `weights` sum to 1 by row, None for equal ones."""
 
     means: FloatMatrix  # n x S
     sds: FloatMatrix  # n x S
@@ -80,16 +80,16 @@ class NormalMixture:
 
     @property
     def effective_components(self) -> DoubleArray:
-        """How many equal components the weights are worth, one figure a quantity."""
+        """The effective number of components, one figure per quantity."""
         if self.weights is None:
             return np.full(len(self), float(self.means.shape[1]))
         return effective_draws(self.weights)
 
     def cdf(self, values: NDArray[Any], *, inclusive: bool = True) -> DoubleArray:
-        """P(quantity <= value) to 1e-6, at one value a quantity or at a row of them; P(quantity < value) if not
+        """P(quantity <= value) to 1e-6, at one value per quantity or a row of them; P(quantity < value) if not
         `inclusive`.
 
-        The two differ only where a component has no spread and stands on the value.
+        The two differ only where a component has no spread and equals the value.
         """
         values = np.asarray(values, np.float64)
         at = contiguous(values.reshape(len(self), values.shape[1] if values.ndim == 2 else 1), np.float64)
@@ -98,37 +98,37 @@ class NormalMixture:
         return below.reshape(values.shape)
 
     def quantile(self, probability: float) -> DoubleArray:
-        """Where the distribution function reaches a probability between 0 and 1."""
-        found, standard = np.empty(len(self)), float(special.ndtri(probability))
+        """The value at which the distribution function reaches a probability between 0 and 1."""
+        found, standard = np.empty(len(self)), float(scipy.special.ndtri(probability))
         _native.mixture_quantile(probability=probability, standard=standard, out=found, **self._arrays)
         return found
 
     def log_density(self, values: NDArray[Any], *, least_sd: float = 0.0) -> DoubleArray:
-        """The logarithm of the density, at one value a quantity; no component counts as narrower than `least_sd`."""
+        """The log density at one value per quantity; no component counts as narrower than `least_sd`."""
         found = np.empty(len(self))
         for rows in blocks(self.means):
             part, at = self.take(rows), np.asarray(values[rows], np.float64)[:, None]
             sds = np.maximum(part.sds.astype(np.float64), least_sd)
             terms = -(((at - part.means) / sds) ** 2) / 2 - np.log(sds) - np.log(2 * np.pi) / 2
             weights = 1 / part.means.shape[1] if part.weights is None else part.weights.astype(np.float64)
-            found[rows] = special.logsumexp(terms, axis=1, b=weights)
+            found[rows] = scipy.special.logsumexp(terms, axis=1, b=weights)
         return np.maximum(found, np.log(SMALLEST))
 
     def log_between(self, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
-        """The logarithm of P(low < quantity <= high), one pair a quantity; right in both tails, never infinite."""
+        """The logarithm of P(low < quantity <= high), one pair per quantity; accurate in both tails, never infinite."""
         found = np.empty(len(self))
         for rows in blocks(self.means):
             part = self.take(rows)
             left, right = (part._standard(ends[rows]) for ends in (low, high))
             with np.errstate(invalid="ignore"):
                 is_above = left + right > 0
-            # Far above the mean both are 1 less next to nothing: so look from the other side.
+            # Far above the mean both are nearly 1: use the upper tail.
             left, right = np.where(is_above, -right, left), np.where(is_above, -left, right)
-            found[rows] = average(special.ndtr(right) - special.ndtr(left), part.weights)
+            found[rows] = average(scipy.special.ndtr(right) - scipy.special.ndtr(left), part.weights)
         return np.log(np.maximum(found, SMALLEST))
 
     def crps(self, values: NDArray[Any]) -> DoubleArray:
-        """The continuous ranked probability score of one value a quantity, to 1e-5 of the sd; smaller is better."""
+        """The continuous ranked probability score of one value per quantity, to 1e-5 of the sd; smaller is better."""
         found = np.empty(len(self))
         for rows in blocks(self.means):
             part, at = self.take(rows), np.asarray(values[rows], np.float64)[:, None]
@@ -137,7 +137,7 @@ class NormalMixture:
         return found
 
     def _half_mean_difference(self) -> DoubleArray:
-        """E|X - X'| / 2 of two independent draws: by the trapezoidal rule, or exactly where that would be long."""
+        """E|X - X'| / 2 of two independent draws: by the trapezoidal rule, or exactly where that would be slow."""
         low = (self.means - INTEGRATION_REACH * self.sds).min(1)
         span = (self.means + INTEGRATION_REACH * self.sds).max(1) - low
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -170,7 +170,7 @@ class NormalMixture:
         return total / 2
 
     def _standard(self, values: NDArray[Any]) -> DoubleArray:
-        """(value - mean) / sd of each component. One without spread is a step; on its own place it counts as below."""
+        """(value - mean) / sd of each component. One without spread is a step, which counts as below itself."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             standard = (np.asarray(values, np.float64)[:, None] - self.means) / self.sds
         if not self.sds.all():
@@ -179,7 +179,7 @@ class NormalMixture:
 
     @property
     def _arrays(self) -> dict[str, Any]:
-        """Means, sds and weights as kernels want them."""
+        """Means, sds and weights as kernels expect them."""
         arrays = {"means": self.means, "sds": self.sds, "weights": self.weights}
         return {name: contiguous(array, np.float32) for name, array in arrays.items() if array is not None}
 
@@ -190,7 +190,7 @@ def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
         standard = np.abs(distance / sds, dtype=np.float64)
     standard = np.where(np.isnan(standard), 0.0, standard)  # no distance and no spread
     density = np.exp(-np.square(np.minimum(standard, 40.0)) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray(np.abs(distance) * (2 * special.ndtr(standard) - 1) + 2 * sds * density)
+    return np.asarray(np.abs(distance) * (2 * scipy.special.ndtr(standard) - 1) + 2 * sds * density)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ class NormalRatings(ratings.RatingDistribution):
     """Normal ratings around uncertain tastes, known to lie within a range.
 
     Where ratings are `levels` (stars), the density between the midpoints to the levels beside it belongs to a level;
-    the lowest and the highest have all that lies beyond.
+    the lowest and the highest include everything beyond.
     """
 
     mixture: NormalMixture  # of the rating: belief and noise
@@ -228,7 +228,7 @@ class NormalRatings(ratings.RatingDistribution):
         return np.clip(self.mixture.quantile(probability), self.low, self.high)
 
     def cdf(self, values: NDArray[Any]) -> DoubleArray:
-        """P(rating <= value), one value a rating, of the normal before it is cut to range and levels."""
+        """P(rating <= value), one value per rating, of the normal before it is cut to range and levels."""
         return self.mixture.cdf(values)
 
     def at_least(self, threshold: float | NDArray[Any]) -> DoubleArray:
@@ -244,14 +244,14 @@ class NormalRatings(ratings.RatingDistribution):
         return found
 
     def level_probabilities(self) -> DoubleArray:
-        # Each is right to 1e-6, so that of two that hardly differ the second may come out as the smaller one.
+        # Each is accurate to 1e-6, so two that hardly differ may come out in the wrong order.
         return np.maximum(np.diff(self._edges, axis=1), 0.0)
 
     def log_score(self, values: NDArray[Any]) -> DoubleArray:
-        """The log probability of the level that each rating turned out to be, or else its log density.
+        """The log probability of the level of each observed rating, or its log density on a continuous scale.
 
-        Larger is better. A value that is no level counts as the nearest one. No probability counts as less than 2e-308,
-        and on a continuous scale no component as narrower than single precision, so that all scores are finite.
+        Larger is better. A value that is not a level counts as the nearest one. No probability counts as less than
+        2e-308, and on a continuous scale no component as narrower than single precision, so that all scores are finite.
         """
         if self.levels is None:
             width = float(np.finfo(np.float32).eps) * max(abs(self.low), abs(self.high), self.high - self.low, 1e-30)
@@ -261,7 +261,7 @@ class NormalRatings(ratings.RatingDistribution):
         return self.mixture.log_between(edges[nearest], edges[nearest + 1])
 
     def crps(self, values: NDArray[Any]) -> DoubleArray:
-        """On a continuous scale it is that of the normal before it is cut to the range."""
+        """The CRPS; on a continuous scale that of the normal before it is cut to the range."""
         return self.mixture.crps(values) if self.levels is None else super().crps(values)
 
     def cdf_steps(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
@@ -270,7 +270,7 @@ class NormalRatings(ratings.RatingDistribution):
     def contains(self, values: NDArray[Any], coverages: Sequence[float]) -> BoolArray:
         """Whether each value lies in the central interval of each coverage, ends included; n x coverages.
 
-        The same as comparing with the quantiles, which lie within the range, but without looking for them.
+        The same as comparing with the quantiles, which lie within the range, but without computing them.
         """
         # A quantile beyond the range is moved to its end, and so meets a value there.
         below, up_to = self._both_sides(values)

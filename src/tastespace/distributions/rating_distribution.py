@@ -1,4 +1,4 @@
-"""The distribution of a rating still to be given: intervals, probabilities of levels, chances to reach one, scores."""
+"""The predictive distribution of a rating: intervals, probabilities of levels or of reaching one, scores."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from tastespace.arrays import BoolArray, DoubleArray
 
 SAME_LEVEL = 1e-6  # ratings are kept in single precision
-SMALLEST = float(np.finfo(np.float64).tiny)  # what a probability counts as at least when its logarithm is taken
+SMALLEST = float(np.finfo(np.float64).tiny)  # lower bound of a probability when its logarithm is taken
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """The levels that ratings can be, such as stars, ascending. They may be uneven, such as 1, 2, 5, 10."""
+    """The possible levels of ratings, such as stars, ascending. They may be uneven, such as 1, 2, 5, 10."""
 
     levels: DoubleArray
 
     @cached_property
     def slack(self) -> float:
-        """How far apart two numbers may be that mean the same level: a hundredth of a step, or rounding."""
+        """The tolerance within which two numbers mean the same level: a hundredth of a step, or rounding."""
         if len(self.levels) > 1:
             return 0.01 * float(np.diff(self.levels).min())
         return SAME_LEVEL * float(np.abs(self.levels).max())
@@ -35,16 +35,16 @@ class Scale:
         return np.asarray((self.levels[1:] + self.levels[:-1]) / 2)
 
     def nearest(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Which level each value belongs to."""
+        """The position of the level nearest to each value."""
         return np.searchsorted(self.midpoints, values)
 
     def first_reaching(self, threshold: Any) -> Any:
-        """The place of the lowest level that is at least a threshold; L where there is none."""
-        # Levels are single precision, what is asked for is not: 0.7 must find the level 0.7.
+        """The position of the lowest level that is at least a threshold; L if there is none."""
+        # Levels are single precision, thresholds are not: 0.7 must find the level 0.7.
         return np.searchsorted(self.levels, np.asarray(threshold) - self.slack)
 
     def first_above(self, value: Any) -> Any:
-        """The place of the lowest level that is more than a value; L where there is none."""
+        """The position of the lowest level above a value; L if there is none."""
         return np.searchsorted(self.levels, np.asarray(value) + self.slack, side="right")
 
     def is_level(self, values: NDArray[Any]) -> BoolArray:
@@ -58,7 +58,7 @@ class ExpectedRating(Protocol):
     def mean(self) -> DoubleArray: ...
 
     def sd(self) -> DoubleArray:
-        """How uncertain the expected rating is; that single ratings differ from it is not counted."""
+        """The uncertainty of the expected rating, without the noise of single ratings."""
 
 
 NO_LEVELS = "these ratings have no levels"
@@ -69,8 +69,8 @@ class RatingDistribution(ABC):
 
     low: float  # the lowest possible rating
     high: float  # the highest possible rating
-    levels: DoubleArray | None  # what ratings can be, ascending; None for a continuous scale
-    # Where draws are weighed: how many equal ones each distribution rests on; None where all count the same.
+    levels: DoubleArray | None  # the possible ratings, ascending; None for a continuous scale
+    # Effective number of draws per distribution if draws are weighted; None if all count the same.
     effective_draws: DoubleArray | None
 
     @abstractmethod
@@ -88,23 +88,23 @@ class RatingDistribution(ABC):
 
     @abstractmethod
     def quantile(self, probability: float) -> DoubleArray:
-        """What a rating falls below with this probability, within the range."""
+        """The value that a rating falls below with this probability, within the range."""
 
     @abstractmethod
     def cdf(self, values: NDArray[Any]) -> DoubleArray:
-        """P(rating <= value), one value a rating."""
+        """P(rating <= value), one value per rating."""
 
     @abstractmethod
     def at_least(self, threshold: float | NDArray[Any]) -> DoubleArray:
-        """P(rating >= threshold), one for all or one a rating; between two levels it is the higher one that counts."""
+        """P(rating >= threshold), for one threshold or one per rating; between two levels the higher one counts."""
 
     @abstractmethod
     def level_probabilities(self) -> DoubleArray:
-        """One column a level; n x L. A ValueError on a continuous scale."""
+        """One column per level; n x L. A ValueError on a continuous scale."""
 
     @abstractmethod
     def log_score(self, values: NDArray[Any]) -> DoubleArray:
-        """The log probability of the level that each rating turned out to be, or else its log density; finite."""
+        """The log probability of the level of each observed rating, or its log density if continuous; finite."""
 
     @abstractmethod
     def contains(self, values: NDArray[Any], coverages: Sequence[float]) -> BoolArray:
@@ -115,7 +115,7 @@ class RatingDistribution(ABC):
         return np.ones(len(values), np.bool_) if self.levels is None else self._scale.is_level(values)
 
     def crps(self, values: NDArray[Any]) -> DoubleArray:
-        """The continuous ranked probability score of what each rating turned out to be; smaller is better.
+        """The continuous ranked probability score of each observed rating; smaller is better.
 
         That is int (P(rating <= x) - 1{value <= x})^2 dx, in units of the ratings. Between two levels nothing depends
         on x, and the integral is a sum over the gaps: the ranked probability score, each gap weighted with its width.
@@ -128,16 +128,16 @@ class RatingDistribution(ABC):
         return total
 
     def cdf_steps(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
-        """P(rating < value) and P(rating <= value), of the nearest level where there are levels.
+        """P(rating < value) and P(rating <= value), at the nearest level if there are levels.
 
-        What lies between the two is what a randomised probability integral transform draws from.
+        A randomised probability integral transform draws from the interval between the two.
         """
         rows, nearest = np.arange(len(self)), self._scale.nearest(values)
         low = self._edges[rows, nearest]
         return low, np.maximum(self._edges[rows, nearest + 1], low)
 
     def level_between(self, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
-        """P(low <= level of the rating <= high), one pair of ends a rating. A ValueError on a continuous scale."""
+        """P(low <= level of the rating <= high), one pair of ends per rating. A ValueError on a continuous scale."""
         rows, scale = np.arange(len(self)), self._scale
         within = self._edges[rows, scale.first_above(high)] - self._edges[rows, scale.first_reaching(low)]
         return np.asarray(np.maximum(within, 0.0))
@@ -154,16 +154,16 @@ class RatingDistribution(ABC):
         """The distribution over the levels, from 0 below the lowest to 1 at the highest; n x (L + 1)."""
 
 
-ROUNDING = 1e-9  # what a sum of probabilities may miss another by: 7 times 0.1 reaches 0.7
+ROUNDING = 1e-9  # rounding of sums of probabilities: 7 times 0.1 reaches 0.7
 
 
 @dataclass(frozen=True, eq=False)
 class LevelRatings(RatingDistribution):
-    """A probability of each level, of n ratings. Quantiles, and so the ends of intervals, are levels."""
+    """The probability of each level for n ratings. Quantiles, and so the ends of intervals, are levels."""
 
-    probabilities: DoubleArray  # n x L, 1 together by row
+    probabilities: DoubleArray  # n x L, rows sum to 1
     levels: DoubleArray  # L, ascending
-    effective_draws: DoubleArray | None = None  # where draws are weighed: how many equal ones each rating rests on
+    effective_draws: DoubleArray | None = None  # effective number of draws per rating, if draws are weighted
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -203,7 +203,7 @@ class LevelRatings(RatingDistribution):
         return self.probabilities
 
     def log_score(self, values: NDArray[Any]) -> DoubleArray:
-        """The log probability of the level that each rating turned out to be, or of the nearest one to it.
+        """The log probability of the level of each observed rating, or of the level nearest to it.
 
         Larger is better. No probability counts as less than 2e-308, so that all scores are finite.
         """

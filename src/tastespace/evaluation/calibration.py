@@ -1,4 +1,4 @@
-"""Is the uncertainty of a model right? What intervals held, how distributions fit, and errors by uncertainty."""
+"""Calibration of a model's uncertainty: coverage of intervals, fit of distributions, errors by uncertainty."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COVERAGES = (0.5, 0.8, 0.9, 0.95)  # of the intervals
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Scores of distributions, one a rating, and what its intervals were like."""
+    """Scores of predictive distributions, one per rating, with coverage and width of their intervals."""
 
     levels: DoubleArray | None  # None for a continuous scale
     crps: DoubleArray
     log_score: DoubleArray
     pit: DoubleArray  # probability integral transform: uniform from 0 to 1 if the distributions are right
     is_covered: BoolArray  # n x intervals: is the rating inside?
-    expected: FloatMatrix  # n x intervals: how likely the model itself held that
+    expected: FloatMatrix  # n x intervals: probability of that under the model
     widths: FloatMatrix  # n x intervals
     belief_sd: FloatArray
     rating_sd: FloatArray
@@ -39,11 +39,11 @@ class Outcomes:
 
     @classmethod
     def of(cls, prediction: Prediction, true: FloatArray, noise: DoubleArray) -> Outcomes:
-        """`noise` are uniform numbers. On levels, a rating has a stretch of probability; they say where in it."""
+        """`noise` are uniform random numbers that randomize the PIT on levels."""
         rating, belief_sd, rating_sd = prediction.rating, prediction.belief_sd, prediction.rating_sd
         if rating is None or belief_sd is None or rating_sd is None:
             raise InvalidParameterError(
-                "a prediction lacks rating, belief_sd or rating_sd; expected all or none of them"
+                "a prediction has only some of rating, belief_sd and rating_sd; expected all or none of them"
             )
         low, high = rating.cdf_steps(true)
         lows = prediction.quantiles(*((1 - coverage) / 2 for coverage in COVERAGES))
@@ -63,7 +63,7 @@ class Outcomes:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[NDArray[np.int64], Outcomes]]) -> Outcomes:
-        """Those of all ratings, from those of some at each of these positions."""
+        """Combine the outcomes of parts of the ratings, each at these positions."""
         order = np.argsort(np.concatenate([rows for rows, _ in parts]))
         names = [field.name for field in fields(cls) if field.name != "levels"]
         whole = {name: np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names}
@@ -71,9 +71,9 @@ class Outcomes:
 
 
 def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray) -> FloatMatrix:
-    """How likely each rating is to lie between each of its pairs of ends; n x intervals.
+    """The probability of each rating between each pair of bounds; n x intervals.
 
-    On levels this is not what the interval is called: it holds a level as a whole or not at all.
+    On levels this is not the nominal probability, because an interval contains a level as a whole or not at all.
     """
     if rating.levels is None:
         return np.tile(np.array(COVERAGES, np.float32), (len(rating), 1))
@@ -81,33 +81,34 @@ def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray)
     return np.stack(between, axis=1).astype(np.float32)
 
 
-SHARES = {coverage: f"{100 * coverage:g}" for coverage in COVERAGES}  # as names of measures have them
+SHARES = {coverage: f"{100 * coverage:g}" for coverage in COVERAGES}  # as in the names of measures
 OF_TENTHS = ("belief_sd", "rating_sd", "rmse", "rmse_so_far")  # measures; the last two have intervals
 
 
 @dataclass(frozen=True)
 class Tenth:
-    """Test ratings of which the model was about equally sure."""
+    """Test ratings about which the model was about equally certain."""
 
     label: str  # "0-10 %": the most certain
-    n: int  # a tenth of the test ratings; more or fewer where many are equally certain
+    n: int  # a tenth of the test ratings; more or fewer where there are ties
     measures: Mapping[str, float] = field(default_factory=dict[str, float])  # empty if n is 0
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
 
     def to_dict(self) -> dict[str, Any]:
-        """The content for JSON; an empty one has nulls."""
+        """The content for JSON; nulls if there are no ratings."""
         return {"share": self.label, "n": self.n, **plain_measures(self.measures, self.intervals)}
 
 
 @dataclass(frozen=True, repr=False)
 class Calibration(ShownAsText):
-    """How what a model said of its own outcomes held up on `n` test ratings.
+    """How well the uncertainty of a model held up on `n` test ratings.
 
-    `measures` are, for each of the intervals of 50, 80, 90 and 95 %, `coverage_90` (how many ratings were inside),
-    `expected_90` (how many the model itself held to be inside; on levels this is not quite 0.9) and `width_90` (the
-    mean width, in units of the ratings); and of the probability integral transform (PIT), which is uniform from 0 to 1
-    for right distributions, `pit_mean` (0.5), `pit_spread` (1; more if the model is too sure, less if it is not sure
-    enough) and `pit_distance` (0; the largest difference between its distribution function and the uniform one).
+    `measures` has, for each of the intervals of 50, 80, 90 and 95 %, `coverage_90` (the share of ratings inside),
+    `expected_90` (the share that the model expected inside; on levels this is not quite 0.9) and `width_90` (the mean
+    width, in units of the ratings); and for the probability integral transform (PIT), which is uniform from 0 to 1 for
+    correct distributions, `pit_mean` (0.5), `pit_spread` (1; more if the model is overconfident, less if it is
+    underconfident) and `pit_distance` (0; the largest difference between its distribution function and the uniform
+    one).
 
     `calibration["coverage_90"]` is a measure. `intervals` has 95 % confidence intervals by the same names, `groups` the
     measures of "users" and of "items" by their number of training ratings. `confidence` are tenths of the test ratings
@@ -119,11 +120,11 @@ class Calibration(ShownAsText):
     measures: Mapping[str, float]
     intervals: Mapping[str, Interval]
     pit: tuple[float, ...]  # the share of ratings in each of equal parts from 0 to 1
-    pit_intervals: tuple[Interval, ...]  # of these; empty if there are none
+    pit_intervals: tuple[Interval, ...]  # of these shares; empty without a bootstrap
     confidence: tuple[Tenth, ...]
     groups: Mapping[str, tuple[Group, ...]]
     levels: tuple[float, ...] | None = None  # what was scored: probabilities of levels, or densities
-    off_levels: int = 0  # test ratings that are no levels, and were scored as the nearest one
+    off_levels: int = 0  # test ratings that are not levels, scored as the nearest one
 
     def __getitem__(self, name: str) -> float:
         if name not in self.measures:
@@ -144,7 +145,7 @@ class Calibration(ShownAsText):
         }
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a measure, of everything ("all") and of each group.
+        """One row per measure, for all ratings ("all") and for each group.
 
         The columns: side, training_ratings, members, n, measure, value, low, high.
         """
@@ -152,7 +153,7 @@ class Calibration(ShownAsText):
         return groups_frame("side", self.groups, above=[{"side": "all", "n": self.n} | value for value in values])
 
     def confidence_to_polars(self) -> pl.DataFrame:
-        """One row a tenth: share, n, belief_sd, rating_sd, rmse, rmse_so_far and the intervals of the last two."""
+        """One row per tenth: share, n, belief_sd, rating_sd, rmse, rmse_so_far and the intervals of the last two."""
         ends = {f"{name}_{end}": (name, end) for end in ("low", "high") for name in OF_TENTHS[2:]}
         records = [
             {"share": tenth.label, "n": tenth.n, **tenth.measures}
@@ -162,17 +163,17 @@ class Calibration(ShownAsText):
         return frame_of(records, {"share": pl.String, "n": pl.Int64} | dict.fromkeys([*OF_TENTHS, *ends], pl.Float64))
 
     def tables(self, *, empty: bool = True) -> list[TextTable]:
-        """Coverage, errors by confidence, and the groups; `empty` is of groups, as in `groups_table`."""
+        """Coverage, errors by confidence, and the groups; `empty` is passed to `groups_table`."""
         groups = [self.groups_table(side, empty=empty) for side in self.groups]
         return [self.coverage_table(), self.confidence_table(), *groups]
 
     def table(self) -> TextTable:
-        """What the intervals held."""
+        """Coverage of the intervals."""
         return self.coverage_table()
 
     def coverage_table(self) -> TextTable:
-        """What the intervals held, one row each; of the PIT in a note."""
-        # On a continuous scale a model always expects what the interval is called.
+        """Coverage of the intervals, one row each, with the PIT in a note."""
+        # On a continuous scale the expected share is always the nominal one.
         kinds = ("coverage", "width") if self.levels is None else ("coverage", "expected", "width")
         titles = {"coverage": "ratings inside", "expected": "expected", "width": "mean width"}
         rows = [(f"{share} %", *(self._cell(f"{kind}_{share}") for kind in kinds)) for share in SHARES.values()]
@@ -198,7 +199,7 @@ class Calibration(ShownAsText):
         return TextTable("Errors by confidence, the most certain tenth first", columns, rows)
 
     def pit_table(self) -> TextTable:
-        """How many ratings are in each part from 0 to 1 of the PIT."""
+        """The share of ratings in each part of the PIT from 0 to 1."""
         width, spans = 1 / len(self.pit), self.pit_intervals or [None] * len(self.pit)
         parts = [f"{place * width:.2f}–{(place + 1) * width:.2f}" for place in range(len(self.pit))]
         rows = tuple(zip(parts, map(figure, self.pit, spans), strict=True))
@@ -206,7 +207,7 @@ class Calibration(ShownAsText):
         return TextTable(f"Probability integral transform: {of_each}", ("part", "share of the test ratings"), rows)
 
     def groups_table(self, side: str, *, empty: bool = True) -> TextTable:
-        """Calibration of "users" or "items", one row a group; empty groups have rows of their own, or are in a note."""
+        """Calibration of "users" or "items", one row per group; empty groups have their own rows or are in a note."""
         if side not in self.groups:
             raise InvalidParameterError(f"the calibration has no groups of {side!r}; expected evaluate with groups")
         headings = (*(f"in {share} %" for share in SHARES.values()), "PIT mean", "PIT spread")
@@ -219,17 +220,17 @@ class Calibration(ShownAsText):
 
 PIT_PARTS = 20
 TENTHS = tuple(f"{10 * place}-{10 * place + 10} %" for place in range(10))
-RESAMPLED = (*(f"coverage_{share}" for share in SHARES.values()), "pit_mean", "pit_spread")  # what has intervals
+RESAMPLED = (*(f"coverage_{share}" for share in SHARES.values()), "pit_mean", "pit_spread")  # measures with intervals
 
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """Calibration in the making: sums to be resampled first, and then the whole with its intervals."""
+    """Calibration being computed: first the sums to resample, then the result with its intervals."""
 
     outcomes: Outcomes
     said: Predicted  # coverage, widths and PIT
     errors: Predicted  # by tenths
-    tenths: NDArray[np.int64]  # of each test rating, how sure the model was: 0 is most
+    tenths: NDArray[np.int64]  # uncertainty of each test rating: 0 is the most certain tenth
     groupings: Sequence[Grouping]
 
     @classmethod
@@ -241,7 +242,7 @@ class Assessment:
         return cls(outcomes, said, wrong, tenths(outcomes.belief_sd), groupings)
 
     def sums(self) -> dict[Any, Sums]:
-        """All that is resampled."""
+        """All sums to resample."""
         found: dict[Any, Sums] = {("all", name): measure for name, measure in self.said.sums().items()}
         for grouping in self.groupings:
             found |= grouping.sums(self.said)
@@ -253,7 +254,7 @@ class Assessment:
         return found
 
     def calibration(self, intervals: Mapping[Any, Interval]) -> Calibration:
-        """The whole; `intervals` has those of `sums` by the same keys."""
+        """The result; `intervals` has those of `sums` by the same keys."""
         levels, pit = self.outcomes.levels, self.outcomes.pit
         return Calibration(
             n=len(pit),
@@ -285,7 +286,7 @@ class Assessment:
 
 
 def tenths(belief_sd: NDArray[Any]) -> NDArray[np.int64]:
-    """Which tenth of all each belongs to, the smallest first; equal ones belong together, where their middle is."""
+    """The tenth of each value, the smallest first; ties share the tenth of their middle."""
     _, places, counts = np.unique(belief_sd, return_inverse=True, return_counts=True)
     middles = np.cumsum(counts) - counts / 2
     return np.minimum((len(TENTHS) * middles / max(len(belief_sd), 1)).astype(np.int64), len(TENTHS) - 1)[places]
@@ -299,7 +300,7 @@ def distance_from_uniform(values: DoubleArray) -> float:
 
 
 def _losses(outcomes: Outcomes) -> dict[str, Loss]:
-    """What the measures are means of."""
+    """The values of which the measures are means."""
     columns = {"coverage": outcomes.is_covered, "expected": outcomes.expected, "width": outcomes.widths}
     found = {
         f"{name}_{share}": Loss(values[:, place])

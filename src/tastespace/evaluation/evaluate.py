@@ -1,4 +1,4 @@
-"""One question, one answer: how good is this recommender on these ratings?"""
+"""Measure how good a recommender is on test ratings."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, a
 from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
 from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted, losses_of
 from tastespace.evaluation.predictions import Answers, predict_all
-from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevance, Relevant, relevance_of, task_of
+from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevant, RelevantItems, relevance_of, task_of
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Sums, intervals, those_of
 from tastespace.models import Recommender
-from tastespace.models.base.parameters import check_int
 from tastespace.models.base.query import Query
+from tastespace.parameters import check_int
 from tastespace.progress import Observer, silent
 from tastespace.randomness import resolve
 
 OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
-OF_UNCERTAIN = ("crps", "log_score")  # of models that say how sure they are
-# What else JSON has beside the measures.
+OF_UNCERTAIN = ("crps", "log_score")  # for models that provide uncertainty
+# The other fields in JSON beside the measures.
 OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "found", "calibration", "reliability")
 
 
 def check_measures(metrics: Any, ranking: Any) -> None:
-    """Refuse what is no mapping of names to functions, and names that would hide another measure."""
+    """Refuse anything but a mapping of names to functions, and names that would hide another measure."""
     if metrics is not None:
         _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_ORDER, *OF_REPORTS))
     if not isinstance(ranking, bool):
@@ -47,7 +47,7 @@ def _check(parameter: str, measures: Any, taken: Collection[str]) -> None:
     for name, function in measures.items():
         if not isinstance(name, str) or not name or "@" in name:
             raise InvalidParameterError(
-                f"{parameter} has a measure called {name!r}; expected a name without @, which stands before the length "
+                f"{parameter} has a measure called {name!r}; expected a name without @, which comes before the length "
                 "of lists"
             )
         if name in taken:
@@ -70,6 +70,7 @@ def evaluate(
     relevant: Relevant = None,
     ranking: bool | Mapping[str, ListMetric] = True,
     lists: ListMaker | None = None,
+    max_users: int | None = None,
     groups: bool = True,
     calibration: bool = True,
     bootstrap: int = 1000,
@@ -78,64 +79,68 @@ def evaluate(
 ) -> Report:
     """Measure a fitted recommender on test ratings, or on the test part of a split.
 
-    What is measured depends on what ratings say, and on what the model predicts (see
+    The measures depend on the feedback type of the ratings, and on what the model predicts (see
     `tastespace.evaluation.relevance`). `metrics` are measures of predictions, which are clipped to the training range;
-    cold pairs count like any other. By default these are RMSE and MAE of stars, log loss, calibration error and AUC of
-    yes and no, and none of counts and one-class ratings, nor of a model of choices: those are measured by lists. With
-    those of stars comes whether the test items of each user are in the right order
-    (`tastespace.evaluation.metrics.order`). The history of a split is what its new users are folded in by.
+    cold pairs count like any other. By default these are RMSE and MAE for stars, log loss, calibration error and AUC
+    for yes and no, and none for counts, one-class ratings and implicit models, which are measured by lists. For stars,
+    the report also says whether the test items of each user are in the right order
+    (`tastespace.evaluation.metrics.order`). New users of a split are folded in with its history.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
-    A test rating of at least `relevant` is relevant, or "all" are; by default, stars that are liked, of at least the
-    mean of the user's own training ratings (shrunk to that of all, `tastespace.data.kinds.liked_from`), a yes, and
-    everything that was chosen. The `relevance` of another report on the same test ratings will do as well. Users
-    without one are left out and counted. Relevant items that the model does not know can never be found, and count. A
-    mapping adds measures of your own: functions of `Lists` that give one value a user. `lists` is how lists are made
-    instead of by `recommend`: a function of user ids, length and history that gives a `Ranking` of these users, in
-    this order.
+    A test rating of at least `relevant` is relevant, or "all" are; by default, stars that are liked (at least the
+    mean of the user's own training ratings, shrunk to that of all, `tastespace.data.kinds.liked_from`), a yes, and
+    every item that was chosen. The `relevance` of another report on the same test ratings is accepted as well. Users
+    without a relevant item are left out and counted. Relevant items that the model does not know can never be found,
+    and count. A mapping adds measures of your own: functions of `Lists` that return one value per user. `lists`
+    replaces `recommend`: a function of user ids, length and history that returns a `Ranking` of these users, in this
+    order. `max_users` measures the lists of at most that many users, drawn at random with `seed`: the same users for
+    every model.
 
-    `groups` gives the errors by the number of training ratings, too, and how many relevant items are in lists.
-    `calibration` asks whether a model that says how sure it is (`Prediction.is_uncertain`) is as sure as it should be,
-    and adds the measures `crps` and `log_score`; for a model that predicts a point it changes nothing. Of yes and no it
-    asks whether yes comes as often as predicted. `bootstrap` is the number of resamples for the confidence
-    intervals, 0 for none; `seed` makes them, and the randomised part of the calibration, the same every time.
+    `groups` adds the errors by the number of training ratings, and how many relevant items are in lists.
+    `calibration` checks the uncertainty of a model that provides it (`Prediction.is_uncertain`), and adds the measures
+    `crps` and `log_score`; it changes nothing for a model without. For yes and no it checks whether yes comes as often
+    as predicted. `bootstrap` is the number of resamples for the confidence intervals, 0 for none; `seed` makes them,
+    and the randomized part of the calibration, reproducible.
     """
     if not isinstance(recommender, Recommender):
         raise InvalidParameterError(
-            f"evaluate got {type(recommender).__name__} first; expected a fitted recommender, and then what to test on"
+            f"evaluate got {type(recommender).__name__} first; expected a fitted recommender, then test ratings"
         )
     recommender.require_fitted()
     ks = _lengths(k)
     check_measures(metrics, ranking)
     check_int("bootstrap", bootstrap, least=0)
+    if max_users is not None:
+        check_int("max_users", max_users, least=1)
     resolve(seed)
     part, history = _parts(recommender, test)
     trained, task = recommender.ratings_, task_of(recommender, part)
     if not len(trained) and (ranking is not False or groups):
-        warn("the model was saved without its ratings, which measures of lists and groups need: there are none")
+        warn("the model was saved without its ratings, which measures of lists and groups need: they are left out")
         ranking, groups = False, False
     chosen = task.metrics if metrics is None else metrics
     _check_anything(task, chosen, ranking)
-    # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
+    # In the order of the ids, whatever the order of the file, so that reports can be compared user by user.
     asked = recommender.about(part.users.ids.sort(), history=history)
     relevance = None if ranking is False else relevance_of(relevant, task, recommender, part, asked)
     matched = Matched.of(trained, part, asked)
     listed, nothing = ListMeasures(), np.zeros(len(part), np.float32)
     answers = Answers(nothing, nothing, asked.people.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
+        warnings.simplefilter("ignore", DataWarning)  # Warnings about the history were given above.
         if chosen or not task.is_of_lists:
             noise_seed = seed if calibration and task.is_of_stars else None
             answers = predict_all(recommender, part, matched.users, history, seed=noise_seed, observer=observer)
         if relevance is not None:
             more = {} if isinstance(ranking, bool) else ranking
             make = lists or (lambda ids, n, since: recommender.recommend(ids, n, history=since, uncertainty=False))
+            sought = RelevantItems.of(matched, len(asked.people), trained.n_items, relevance, max_users, seed)
             listed = measure_lists(
-                recommender, asked, matched, history, observer, ks=ks, relevance=relevance, more=more, make=make
+                recommender, asked, matched, history, observer, ks=ks, sought=sought, more=more, make=make
             )
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
-        warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
+        warn(f"{seen:,} of {len(part):,} test ratings are of pairs the model was fitted on, so scores are optimistic")
     scored = () if answers.outcomes is None else OF_UNCERTAIN
     scores = {name: Loss(getattr(answers.outcomes, name)) for name in scored}
     losses = losses_of(chosen, answers.mean, part.values) | scores
@@ -143,7 +148,7 @@ def evaluate(
     groupings = _groupings(trained, part, asked, matched) if groups and predicted.names else []
     held, held_groupings = predicted, list[Grouping]()
     if groups and relevance is not None:
-        held, held_groupings = _found(listed, relevance, trained, part, asked, matched)
+        held, held_groupings = _found(listed, trained, part, asked, matched)
     auc, auc_interval = auc_sums(predicted) if task.is_of_answers and metrics is None else ({}, {})
     bins = reliability_sums(predicted) if task.is_of_answers and calibration else {}
     order: dict[str, Sums] = {}
@@ -184,17 +189,17 @@ def _values(sums: Mapping[str, Sums]) -> dict[str, float]:
 
 
 def _check_anything(task: EvaluationTask, metrics: Mapping[str, Metric], ranking: object) -> None:
-    """Refuse to measure nothing: choices have no ratings that predictions could be held against."""
+    """Refuse to measure nothing: implicit feedback has no ratings to compare predictions with."""
     if ranking is False and task.is_of_lists and not metrics:
-        what = f"{task.kind} ratings are" if task.predicts_ratings else "a model of choices is"
+        what = f"{task.kind} ratings are" if task.predicts_ratings else "an implicit model is"
         raise InvalidParameterError(
-            f"{what} measured by lists, and there are none to be made; expected a model saved with its ratings, and "
+            f"{what} measured by lists, which cannot be made here; expected a model saved with its ratings, and "
             "ranking (no --no-ranking)"
         )
 
 
 def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:
-    """The test ratings, and the history whose items the model knows: that some are new is no reason to warn."""
+    """The test ratings, and the history of items that the model knows; unknown items are no reason to warn."""
     if not isinstance(test, Ratings | Split):
         raise InvalidParameterError(f"evaluate got {type(test).__name__}; expected Ratings or a Split to test on")
     part, history = (test, None) if isinstance(test, Ratings) else (test.test, test.history)
@@ -205,8 +210,8 @@ def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ra
 
 
 def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, which: Any = ...) -> list[Grouping]:
-    """By users, of whom a history counts like training ratings, and by items; of these test ratings."""
-    item_counts = np.append(trained.by_item.counts, 0)  # row -1, a cold item, has none
+    """Group test ratings by user, where a history counts like training ratings, and by item."""
+    item_counts = np.append(trained.by_item.counts, 0)  # row -1, a cold item, has no ratings
     users, items = matched.users[which], matched.items[which]
     return [
         Grouping("users", asked.people.history.counts[users], users),
@@ -215,12 +220,13 @@ def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, 
 
 
 def _found(
-    listed: ListMeasures, relevance: Relevance, trained: Ratings, test: Ratings, asked: Query, matched: Matched
+    listed: ListMeasures, trained: Ratings, test: Ratings, asked: Query, matched: Matched
 ) -> tuple[Predicted, list[Grouping]]:
     """Whether each relevant item was in its user's list."""
     assert listed.places is not None
     assert listed.made is not None
-    which = np.flatnonzero(matched.is_relevant(relevance))
+    assert listed.is_sought is not None
+    which = np.flatnonzero(listed.is_sought)
     places, true = listed.places[which], matched.values[which]
     held = {f"found@{k}": Loss((places >= 0) & (places < k)) for k in listed.made.k}
     measured = Predicted(matched.users[which], len(asked.people), true, true, {}, held)
@@ -228,7 +234,7 @@ def _found(
 
 
 def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:
-    """The lengths of lists asked for, each once, ascending."""
+    """The requested lengths of lists, each once, ascending."""
     lengths = list(k) if isinstance(k, Iterable) else [k]
     if not lengths:
         raise InvalidParameterError("k is empty; expected at least one length of a list, such as 10")

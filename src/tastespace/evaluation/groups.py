@@ -1,4 +1,4 @@
-"""Errors by how much was known: users, and items, in groups by their number of training ratings."""
+"""Errors by the amount of training data: groups of users, or items, by their number of training ratings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, plain_measures, those_of
 from tastespace.tables import TextTable, frame_of
 
-# The first number of ratings of each group; 0 are the cold ones.
+# The smallest number of ratings of each group; 0 is the cold group.
 STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
 LABELS = (
     "0 (cold)",
@@ -28,7 +28,7 @@ LABELS = (
 class Group:
     """Users, or items, with a similar number of training ratings, and the errors of their test ratings."""
 
-    label: str  # how many training ratings each has
+    label: str  # number of training ratings per user or item
     members: int  # users or items with test ratings
     n: int  # test ratings
     measures: Mapping[str, float] = field(default_factory=dict[str, float])  # empty if n is 0
@@ -42,11 +42,11 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Which group each test rating is in, by its user or by its item."""
+    """The group of each test rating, by its user or by its item."""
 
     side: str  # "users" or "items"
-    counts: NDArray[Any]  # one a test rating: the training ratings of its user or item
-    members: NDArray[Any]  # one a test rating: which user or item it is of
+    counts: NDArray[Any]  # one per test rating: the training ratings of its user or item
+    members: NDArray[Any]  # one per test rating: its user or item
 
     @cached_property
     def places(self) -> list[NDArray[np.int64]]:
@@ -55,12 +55,12 @@ class Grouping:
         return [np.flatnonzero(group == place) for place in range(len(LABELS))]
 
     def sums(self, predicted: Predicted) -> dict[Any, Sums]:
-        """The measures that are means over ratings, group by group, for resampling."""
+        """The measures that are means over ratings, by group, for resampling."""
         filled = [(place, here) for place, here in enumerate(self.places) if len(here)]
         return {(self.side, at, name): sums for at, here in filled for name, sums in predicted.sums(here).items()}
 
     def groups(self, predicted: Predicted, intervals: Mapping[Any, Interval]) -> tuple[Group, ...]:
-        """All groups, empty ones too; `intervals` has those of `sums` by the same keys."""
+        """All groups, including empty ones; `intervals` has those of `sums` by the same keys."""
         return tuple(
             Group(
                 label,
@@ -81,7 +81,7 @@ def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:
 def groups_frame(
     column: str, groups: Mapping[str, Iterable[Group]], names: Iterable[str] | None = None, above: Any = ()
 ) -> pl.DataFrame:
-    """One row a group and measure, by default those that the group has; `column` says whose, `above` are more rows."""
+    """One row per group and measure, by default those of the group; `column` names it, `above` are rows on top."""
     records = [
         {column: whose, "training_ratings": group.label, "members": group.members, "n": group.n}
         | measure_record(name, group.measures.get(name), group.intervals.get(name))
@@ -95,7 +95,7 @@ def groups_frame(
 
 
 def measure_record(name: str, value: float | None, interval: Interval | None) -> dict[str, Any]:
-    """A measure with the ends of its interval, as columns of a frame."""
+    """A measure with the bounds of its interval, as columns of a frame."""
     low, high = (None, None) if interval is None else interval
     return {"measure": name, "value": value, "low": low, "high": high}
 
@@ -103,12 +103,12 @@ def measure_record(name: str, value: float | None, interval: Interval | None) ->
 def groups_table(
     title: str,
     side: str,
-    columns: Mapping[str, tuple[Sequence[Group], str]],  # by heading: whose groups, and which measure of them
+    columns: Mapping[str, tuple[Sequence[Group], str]],  # by heading: the groups, and the measure to show
     *,
     empty: bool = True,
     intervals: bool = True,
 ) -> TextTable:
-    """One row a group of "users" or "items"; empty groups have rows of their own, or are in a note."""
+    """One row per group of "users" or "items"; empty groups have their own rows or are in a note."""
     groups = next((of for of, _ in columns.values()), ())
     rows = tuple(
         (

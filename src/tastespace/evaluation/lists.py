@@ -1,4 +1,4 @@
-"""Lists for the test users, and the table of what is measured on each."""
+"""Lists for the test users, and the table of measures on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, named
 from tastespace.evaluation.metrics import catalogue, order
 from tastespace.evaluation.predictions import of_users
-from tastespace.evaluation.relevance import Matched, Relevance, RelevantItems
+from tastespace.evaluation.relevance import Matched, RelevantItems
 from tastespace.evaluation.report import ListsMade
 from tastespace.evaluation.resampling import Interval, Sums, divided, jackknife
 from tastespace.models import Recommender
@@ -27,7 +27,7 @@ from tastespace.progress import Observer, Progress
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """The training ratings as lists are compared with them."""
+    """The training ratings, in the form needed to measure lists."""
 
     trained: Ratings
 
@@ -45,7 +45,7 @@ class Lists:
     hits: BoolArray  # users x k: is the item relevant?
     gains: FloatMatrix  # users x k: what the item is worth
     ideal_gains: FloatMatrix  # users x k: what the items of the best list would be worth
-    n_relevant: NDArray[np.int64]  # one a user
+    n_relevant: NDArray[np.int64]  # one per user
     catalogue: Catalogue
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Lists:
         return replace(self, **{name: getattr(self, name)[:, :k] for name in names})
 
 
-ListMetric = Callable[[Lists], DoubleArray]  # one value a user, NaN where there is none
+ListMetric = Callable[[Lists], DoubleArray]  # one value per user, NaN where undefined
 
 
 def _ndcg_binary(lists: Lists) -> DoubleArray:
@@ -82,19 +82,20 @@ LIST_METRICS: Mapping[str, ListMetric] = {
 BLOCK_USERS = 1 << 13
 BLOCK_RATINGS = 1 << 17  # looked up at once
 
-# Makes the lists of users: of their ids, a length, and their ratings since training.
+# Makes the lists of users from their ids, a length, and their ratings since training.
 ListMaker = Callable[[pl.Series, int, Ratings | None], Ranking]
 
 
 @dataclass(frozen=True, eq=False)
 class ListMeasures:
-    """What measuring lists found; nothing if they were not wanted."""
+    """The result of measuring lists; empty if lists were not measured."""
 
     values: Mapping[str, float] = field(default_factory=dict[str, float])
     sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
-    intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # of what is no quotient of sums
+    intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # not quotients of sums
     made: ListsMade | None = None
-    places: IntArray | None = None  # of each test rating, where in its user's list the item is, from 0; -1 if nowhere
+    is_sought: BoolArray | None = None  # one per test rating: whether its user's list should contain it
+    places: IntArray | None = None  # one per test rating: position of the item in its user's list, from 0; -1 if absent
 
 
 def measure_lists(
@@ -105,20 +106,19 @@ def measure_lists(
     observer: Observer,
     *,
     ks: tuple[int, ...],
-    relevance: Relevance,
-    more: Mapping[str, ListMetric],  # measures besides those of LIST_METRICS
+    sought: RelevantItems,
+    more: Mapping[str, ListMetric],  # additional measures beside LIST_METRICS
     make: ListMaker,
 ) -> ListMeasures:
     """All measures of lists, out of all items that a user is not known to have rated."""
     trained, n_users = recommender.ratings_, len(asked.people)
     known = Catalogue(trained)
-    sought = RelevantItems.of(matched, n_users, trained.n_items, relevance)
     user_ids, item_rows = asked.each.at(sought.positions), np.full((len(sought), max(ks)), -1, np.int32)
-    # If all that is relevant is worth the same, there are no grades to be binary about.
-    left_out = () if relevance.is_graded else ("ndcg_binary",)
+    # If all relevant items have the same gain, there is no separate binary NDCG.
+    left_out = () if sought.relevance.is_graded else ("ndcg_binary",)
     metrics = {name: metric for name, metric in LIST_METRICS.items() if name not in left_out} | dict(more)
     names = [*(f"{name}@{k}" for name in metrics for k in ks), "auc"]
-    by_user = {name: np.full(n_users, np.nan) for name in names}  # for those who have a list
+    by_user = {name: np.full(n_users, np.nan) for name in names}  # NaN for users without a list
     for start in range(0, len(sought), BLOCK_USERS):
         stop = min(start + BLOCK_USERS, len(sought))
         ids, here = user_ids[start:stop], sought.positions[start:stop]
@@ -140,11 +140,11 @@ def measure_lists(
     profiles, intervals = _profiles(asked, known.shares), dict[str, Interval | None]()
     values: dict[str, float] = {}
     for k in ks:
-        # Both or neither: who has no list or no ratings of their own is left out.
+        # Both or neither: users without a list or without ratings of their own are left out.
         popular = by_user[f"popularity@{k}"]
         is_known = ~(np.isnan(popular) | np.isnan(profiles))
         sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, popular, 0.0), np.where(is_known, profiles, 0.0))
-        # What no single list has.
+        # Measures that no single list has.
         rows = item_rows[:, :k]
         exposures = catalogue.exposure(rows, trained.n_items)
         values[f"coverage@{k}"] = share = catalogue.coverage(exposures)
@@ -158,20 +158,22 @@ def measure_lists(
         intervals={name: interval for name, interval in intervals.items() if interval is not None},
         made=ListsMade(
             k=ks,
-            relevant=relevance.threshold,
-            graded=relevance.is_graded,
+            relevant=sought.relevance.threshold,
+            graded=sought.relevance.is_graded,
             users=len(sought),
-            users_without_relevant=n_users - len(sought),
+            users_not_drawn=sought.n_not_drawn,
+            users_without_relevant=n_users - len(sought) - sought.n_not_drawn,
             cold_users=int(np.count_nonzero(asked.people.cold[sought.positions])),
             relevant_ratings=int(sought.n_relevant.sum()),
             cold_relevant_ratings=int(sought.n_relevant.sum() - np.count_nonzero(sought.is_relevant)),
         ),
+        is_sought=sought.is_sought,
         places=_places(item_rows, sought, matched, n_users),
     )
 
 
 def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
-    """The item rows of lists that may come from a function of anyone: of whom they should be, nothing twice."""
+    """The item rows of lists from a user-defined function: for the requested users, without duplicates."""
     if not isinstance(made, Ranking):
         raise InvalidParameterError(f"lists gave {type(made).__name__}; expected a Ranking, such as recommend gives")
     if len(made) != len(user_ids) or len(made.item_rows) != len(user_ids):
@@ -220,13 +222,13 @@ def _places(item_rows: IntArray, sought: RelevantItems, matched: Matched, n_user
 
 
 def _profiles(asked: Query, shares: DoubleArray) -> DoubleArray:
-    """The mean popularity of what each test user is known to have rated."""
+    """The mean popularity of the known items of each test user."""
     totals = np.bincount(asked.people.history.rows(), shares[asked.people.history.columns], minlength=len(asked.people))
     return divided(totals, asked.people.history.counts)
 
 
 def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:
-    """Measure after measure, each by length; what is of the whole ranking comes last."""
+    """Measure after measure, each by length; measures of the whole ranking come last."""
     names = list(names)
     measures = dict.fromkeys(name.partition("@")[0] for name in names if "@" in name)
     return [f"{measure}@{k}" for measure in measures for k in ks] + [name for name in names if "@" not in name]

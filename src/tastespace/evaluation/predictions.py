@@ -1,7 +1,7 @@
-"""What a model says of all test ratings, some users at a time.
+"""Predictions of a model for all test ratings, a block of users at a time.
 
-The distributions of n ratings are n x draws numbers, which for millions of ratings would not fit into the memory. So
-they are scored block by block, and only what is kept of each rating goes on.
+The distributions of n ratings are n x draws numbers, which for millions of ratings would not fit into memory. So
+they are scored block by block, and only the scores of each rating are kept.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BLOCK_PAIRS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What was predicted for each test rating; `outcomes` is None where the model gives a point and no more."""
+    """The prediction for each test rating; `outcomes` is None for a model that provides no uncertainty."""
 
     mean: FloatArray
-    unclipped: FloatArray  # what the test items of a user are put in order by
+    unclipped: FloatArray  # used to order the test items of a user
     cold: BoolArray
     outcomes: Outcomes | None = None
 
@@ -37,13 +37,13 @@ class Answers:
 def predict_all(
     recommender: Recommender,
     test: Ratings,
-    users: IntArray,  # of each test rating, its user's position among the test users
+    users: IntArray,  # one per test rating: its user's position among the test users
     history: Ratings | None,
     *,
-    seed: int | None,  # of the randomised part of the outcomes; None to leave them out
+    seed: int | None,  # of the randomized part of the outcomes; None to leave them out
     observer: Observer,
 ) -> Answers:
-    """Ask about all test ratings, whole users together, and score what is said about them."""
+    """Predict all test ratings, keeping users whole, and score the predictions."""
     mean, unclipped = np.empty(len(test), np.float32), np.empty(len(test), np.float32)
     cold = np.empty(len(test), np.bool_)
     noise = None if seed is None else _noise(test, users, seed)
@@ -58,7 +58,7 @@ def predict_all(
         if noise is not None and prediction.is_uncertain:
             parts.append((rows, Outcomes.of(prediction, test.values[rows], noise[rows])))
         n_done += len(rows)
-        if n_done > len(rows):  # A single block is soon done.
+        if n_done > len(rows):  # No progress for a single block.
             observer(Progress("predicting", n_done, len(test)))
     return Answers(mean, unclipped, cold, Outcomes.joined(parts) if parts else None)
 
@@ -77,14 +77,14 @@ def user_blocks(users: IntArray) -> Iterator[NDArray[np.int64]]:
 
 
 def are_known(train: Ratings, test: Ratings) -> BoolArray:
-    """Which test ratings have a user and an item that the training ratings have."""
+    """Which test ratings have both a user and an item of the training ratings."""
     users = train.users.rows_of(test.users.ids)[test.user_rows]
     items = train.items.rows_of(test.items.ids)[test.item_rows]
     return np.asarray((users >= 0) & (items >= 0))
 
 
 def of_users(history: Ratings | None, user_ids: pl.Series) -> Ratings | None:
-    """The part of a history that is of these users, each named once."""
+    """The part of a history that belongs to these users, each given once."""
     if history is None:
         return None
     is_theirs = Vocabulary(user_ids).rows_of(history.users.ids)[history.user_rows] >= 0
@@ -92,9 +92,9 @@ def of_users(history: Ratings | None, user_ids: pl.Series) -> Ratings | None:
 
 
 def _noise(test: Ratings, users: IntArray, seed: int) -> DoubleArray:
-    """Uniform numbers, one a rating: the same one for the same pair, whatever the order of the file."""
+    """Uniform random numbers, one per rating: the same for the same pair, whatever the order of the file."""
     items = Vocabulary(test.items.ids.sort()).rows_of(test.items.ids)[test.item_rows]
     noise = np.empty(len(test))
-    (rng,) = generator(seed).spawn(1)  # not the numbers that the bootstrap draws
+    (rng,) = generator(seed).spawn(1)  # independent of the numbers that the bootstrap draws
     noise[np.lexsort((items, users))] = rng.random(len(test))
     return noise

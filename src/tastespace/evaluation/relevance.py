@@ -1,4 +1,4 @@
-"""What lists are compared with: who is asked about, which test items are relevant, and what each is worth."""
+"""The ground truth of lists: which users are measured, which test items are relevant, and the gain of each."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from tastespace.evaluation.metrics.binary import YES_NO
 from tastespace.evaluation.metrics.rating import STANDARD, Metric
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
+from tastespace.randomness import generator
 
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """What a recommender can be asked on test ratings."""
+    """What can be measured of a recommender on test ratings."""
 
     kind: Kind  # of training and test ratings
     predicts_ratings: bool
 
     @property
     def is_of_lists(self) -> bool:
-        """Whether lists are all there is to measure."""
+        """Whether only lists can be measured."""
         return self.kind in CHOICES or not self.predicts_ratings
 
     @property
@@ -40,7 +41,7 @@ class EvaluationTask:
 
     @property
     def is_of_stars(self) -> bool:
-        """Whether predictions are ratings, whose distributions may be assessed."""
+        """Whether predictions are ratings, whose distributions can be assessed."""
         return self.kind == "stars" and self.predicts_ratings
 
     @property
@@ -50,36 +51,36 @@ class EvaluationTask:
 
 
 def kind_of(trained: Ratings, test: Ratings, known: FloatArray | None = None) -> Kind:
-    """What all ratings together say: what is declared is believed, that of the test ratings first; else a guess."""
+    """The feedback type of all ratings together: declared, that of the test ratings first, or else guessed."""
     parts = [trained.values if known is None else known, test.values]
     return test.declared_kind or trained.declared_kind or guess_kind(np.concatenate(parts)).kind
 
 
 def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
-    """What this recommender can be asked on these ratings.
+    """What can be measured of this recommender on these ratings.
 
-    A declared kind is believed, that of the test ratings first. A guess is made of all values together: a few test
-    ratings of five stars are no one-class data. But a model that has learned from choices alone knows no stars, and an
-    error of ones says nothing.
+    A declared kind takes precedence, that of the test ratings first. A guess is based on all values together: a few
+    test ratings of five stars are not one-class data. But a model fitted on implicit feedback alone knows no stars, and
+    errors against ones mean nothing.
     """
     trained = recommender.ratings_
-    # Without the ratings, all that is known of them is their range.
+    # Without the ratings, only their range is known.
     kind = kind_of(trained, test, None if len(trained) else np.array(recommender.rating_range_, np.float32))
-    # What it was fitted on was declared to be choices, or is all 1.
+    # The training data was declared implicit, or is all 1.
     declared = trained.declared_kind
     if kind == "stars" and (declared in CHOICES or (declared is None and len(trained) and trained.range == (1, 1))):
         kind = "counts"
-    # To a model of choices it says something that a thing was not rated.
+    # For an implicit model, an item that was not rated is information.
     return EvaluationTask(kind, predicts_ratings=recommender.not_rated is None)
 
 
 @dataclass(frozen=True, eq=False)
 class Relevance:
-    """Which test ratings are relevant, and what they are worth."""
+    """Which test ratings are relevant, and their gains."""
 
     threshold: float | Literal["liked"] | None  # at least this; None for all
-    lowest: float  # the gain of an item is its rating less this; NaN: everything relevant is worth 1
-    liked_from: FloatArray | None = None  # of each test user, in the order of their ids, if what they liked is relevant
+    lowest: float  # the gain of an item is its rating less this; NaN: every relevant item has the gain 1
+    liked_from: FloatArray | None = None  # one per test user, in the order of their ids, if liked items are relevant
 
     @property
     def is_graded(self) -> bool:
@@ -93,7 +94,7 @@ class Relevance:
         return np.full(len(users), -np.inf if self.threshold is None else self.threshold, np.float32)
 
 
-# From which test rating on an item is relevant, or the relevance of another report; None for what suits the ratings.
+# The lowest relevant test rating, or the relevance of another report; None for what suits the ratings.
 Relevant = float | Literal["all", "liked"] | Relevance | None
 EVERYTHING = Relevance(None, math.nan)
 
@@ -102,14 +103,14 @@ EVERYTHING = Relevance(None, math.nan)
 class Matched:
     """Test ratings in the rows of a model."""
 
-    users: IntArray  # of each test rating, its user's position among the test users
-    items: IntArray  # of each test rating, its item's row in the training ratings, -1 for a cold one
+    users: IntArray  # one per test rating: its user's position among the test users
+    items: IntArray  # one per test rating: its item's row in the training ratings, -1 for a cold one
     values: FloatArray
     is_seen: BoolArray  # whether the model knows a rating of the same pair already
 
     @classmethod
     def of(cls, trained: Ratings, test: Ratings, asked: Query) -> Matched:
-        """Match by id; `asked` are the test users, with what they are known to have rated."""
+        """Match by id; `asked` are the test users with their known ratings."""
         users = asked.each.rows_of(test.users.ids)[test.user_rows]
         items = trained.items.rows_of(test.items.ids)[test.item_rows]
         history = asked.people.history
@@ -117,36 +118,50 @@ class Matched:
         return cls(users, items, test.values, _found(_keys(users, items, trained.n_items), seen)[0])
 
     def is_relevant(self, relevance: Relevance) -> BoolArray:
-        """Which test ratings lists are to hold; what the model knows already cannot be recommended."""
+        """Which test ratings lists should contain; pairs that the model knows already cannot be recommended."""
         return np.asarray((self.values >= relevance.least(self.users)) & ~self.is_seen)
 
 
 @dataclass(frozen=True, eq=False)
 class RelevantItems:
-    """The users with relevant test items, and what their test items are worth.
+    """The users with relevant test items, and the gains of their test items.
 
-    The gain of an item is its rating less the lowest training rating, or 1 for all that is relevant. What the model
-    knows already cannot be recommended and is left out; what is cold cannot be found, but counts in `n_relevant` and
-    among the best gains.
+    The gain of an item is its rating less the lowest training rating, or 1 for every relevant item. Items that the
+    model knows for the user cannot be recommended and are left out; cold items cannot be found, but count in
+    `n_relevant` and among the best gains.
     """
 
-    positions: NDArray[np.int64]  # of each user to rank for, among all test users
-    n_relevant: NDArray[np.int64]  # one a user
+    relevance: Relevance
+    positions: NDArray[np.int64]  # position of each measured user among all test users
+    n_not_drawn: int  # other users with relevant test items, if only a sample is measured
+    is_sought: BoolArray  # one per test rating: whether a list should contain it
+    n_relevant: NDArray[np.int64]  # one per user
     n_items: int
     keys: NDArray[np.int64]  # user and item of each test rating that can be found, ascending
-    gains: FloatArray  # one a key
-    is_relevant: BoolArray  # one a key
+    gains: FloatArray  # one per key
+    is_relevant: BoolArray  # one per key
     offsets: NDArray[np.int64]  # where the best gains of each user begin
     best_gains: FloatArray  # of all test items of each user, best first
 
     @classmethod
-    def of(cls, matched: Matched, n_users: int, n_items: int, relevance: Relevance) -> RelevantItems:
+    def of(
+        cls,
+        matched: Matched,
+        n_users: int,
+        n_items: int,
+        relevance: Relevance,
+        max_users: int | None = None,
+        seed: int = 0,
+    ) -> RelevantItems:
+        """For all users with relevant test items, or for `max_users` of them, drawn at random."""
         is_relevant = matched.is_relevant(relevance)
         gains = is_relevant.astype(np.float32)
         if relevance.is_graded:
             gains = np.where(matched.is_seen, 0, np.maximum(matched.values - np.float32(relevance.lowest), 0))
         counts = np.bincount(matched.users[is_relevant], minlength=n_users)
-        positions = np.flatnonzero(counts)
+        everyone = positions = np.flatnonzero(counts)
+        if max_users is not None and len(everyone) > max_users:
+            positions = np.sort(generator(seed).permutation(everyone)[:max_users])
         rank = np.full(n_users, -1)
         rank[positions] = np.arange(len(positions))
         users = rank[matched.users]
@@ -157,14 +172,25 @@ class RelevantItems:
         found = findable[order]
         best = used[np.lexsort((-gains[used], users[used]))]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(users[used], minlength=len(positions)))])
-        of_keys = keys[order], gains[found], is_relevant[found]
-        return cls(positions, counts[positions], n_items, *of_keys, offsets, best_gains=gains[best])
+        return cls(
+            relevance=relevance,
+            positions=positions,
+            n_not_drawn=len(everyone) - len(positions),
+            is_sought=is_relevant & (users >= 0),
+            n_relevant=counts[positions],
+            n_items=n_items,
+            keys=keys[order],
+            gains=gains[found],
+            is_relevant=is_relevant[found],
+            offsets=offsets,
+            best_gains=gains[best],
+        )
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def look_up(self, start: int, item_rows: IntArray) -> tuple[BoolArray, FloatMatrix]:
-        """Whether the item at each place of the lists of users from `start` on is relevant, and what it is worth."""
+        """Relevance and gain of the item at each position of the lists of users from `start` on."""
         users = np.arange(start, start + len(item_rows))
         is_found, places = _found(_keys(users[:, None], item_rows, self.n_items), self.keys)
         if not len(self.keys):
@@ -172,7 +198,7 @@ class RelevantItems:
         return is_found & self.is_relevant[places], np.where(is_found, self.gains[places], np.float32(0))
 
     def ideal_gains(self, start: int, stop: int, k: int) -> FloatMatrix:
-        """The gains of the best list that each user could be shown."""
+        """The gains of the best possible list of each user."""
         places = self.offsets[start:stop, None] + np.arange(k)
         is_there = places < self.offsets[start + 1 : stop + 1, None]
         return np.where(is_there, self.best_gains[np.where(is_there, places, 0)], np.float32(0))
@@ -188,10 +214,10 @@ class RelevantItems:
 def relevance_of(
     relevant: Any, task: EvaluationTask, recommender: Recommender, test: Ratings, asked: Query
 ) -> Relevance:
-    """What is relevant: as said (a rating, "liked" or "all"), or what suits the ratings.
+    """The given relevance (a rating, "liked" or "all"), or what suits the ratings.
 
-    Stars: what is liked, a rating of at least the user's own mean (`tastespace.data.kinds.liked_from`). Yes and no:
-    yes. Choices: all. A rating that is said is compared with all, and what is above the lowest is worth more.
+    Stars: liked items, rated at least the user's own mean (`tastespace.data.kinds.liked_from`). Yes and no: yes.
+    Implicit feedback: all. A given rating is the threshold for everyone, and the gain grows with the rating.
     """
     if isinstance(relevant, Relevance):
         return relevant
@@ -200,8 +226,8 @@ def relevance_of(
     if relevant == "liked" or (relevant is None and task.kind == "stars"):
         if task.kind in CHOICES:
             raise InvalidParameterError(
-                f"relevant is 'liked', and {task.kind} ratings do not say what was liked; expected a value from which "
-                "on they count, or all"
+                f"relevant is 'liked', but {task.kind} ratings do not say what was liked; expected a threshold such "
+                "as 1, or all"
             )
         history = asked.people.history
         return Relevance("liked", math.nan, liked_from(history, recommender.ratings_.mean).astype(np.float32))
@@ -212,17 +238,17 @@ def relevance_of(
         return Relevance(1.0, math.nan)
     if (least := test.values.min()) <= 0:
         raise InvalidParameterError(
-            f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings "
-            "alone, or to say from which value on they count (in Python relevant=, else --relevant)"
+            f"test values go down to {least:g}, but implicit feedback is above 0; expected only such test ratings, "
+            "or a threshold from which on they count (in Python relevant=, else --relevant)"
         )
     return EVERYTHING
 
 
 def _lowest(task: EvaluationTask, recommender: Recommender) -> float:
-    """What gains count from: only stars are worth more the higher they are."""
+    """The rating with gain 0: only for stars does the gain grow with the rating."""
     if task.kind != "stars":
         return math.nan
-    # The range of a model of choices is that of its scores.
+    # The range of an implicit model is that of its scores.
     low, high = recommender.rating_range_ if task.predicts_ratings else recommender.ratings_.range
     return low if low < high else math.nan
 
@@ -239,12 +265,12 @@ def _check(relevant: Any, test: Ratings) -> None:
 
 
 def _keys(users: NDArray[np.integer], items: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
-    """User and item as one number; -1, no item, has a number of its own that no rating has."""
+    """User and item as one number; -1 (no item) gets a number that no rating has."""
     return users.astype(np.int64) * (n_items + 1) + items + 1
 
 
 def _found(asked: NDArray[np.int64], known: NDArray[np.int64]) -> tuple[BoolArray, NDArray[np.int64]]:
-    """Which are among the known (ascending), and where; any place for those that are not."""
+    """Which are among the known (ascending), and where; the place of others is arbitrary."""
     if not len(known):
         return np.zeros(asked.shape, np.bool_), np.zeros(asked.shape, np.int64)
     places = np.minimum(np.searchsorted(known, asked), len(known) - 1)

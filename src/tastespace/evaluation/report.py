@@ -1,4 +1,4 @@
-"""What an evaluation found: measures, how sure they are, and for whom they hold."""
+"""The report of an evaluation: measures, their confidence intervals, and groups of users and items."""
 
 from __future__ import annotations
 
@@ -26,17 +26,27 @@ class ListsMade:
 
     k: tuple[int, ...]  # lengths of the lists
     relevant: float | Literal["liked"] | None  # a test rating of at least this, or the user's own mean; None: all are
-    users: int  # who have at least one relevant test rating, and so a list
-    users_without_relevant: int  # who have none, and are left out
-    cold_users: int  # of `users`, those without any ratings to go by: theirs is the list for anyone
+    users: int  # with at least one relevant test rating, and so a list
+    users_without_relevant: int  # without any, who are left out
+    cold_users: int  # of `users`, those without any known ratings, who get the default list
     relevant_ratings: int
-    cold_relevant_ratings: int  # of an item that the model does not know: never found, but counted
-    graded: bool = True  # whether a higher rating is worth more in NDCG; else all that is relevant is worth 1
+    cold_relevant_ratings: int  # of items that the model does not know: never found, but counted
+    users_not_drawn: int = 0  # who have one, but were not drawn into the sample
+    graded: bool = True  # whether the gain in NDCG grows with the rating; else every relevant item has the gain 1
 
     @property
     def middle(self) -> int:
-        """The length in the middle, which stands for all."""
+        """The length in the middle, shown where there is room for one."""
         return self.k[(len(self.k) - 1) // 2]
+
+    def users_text(self) -> str:
+        """Whose lists were measured, in words."""
+        drawn = f" drawn at random from {self.users + self.users_not_drawn:,}" if self.users_not_drawn else ""
+        return f"{counted(self.users, 'user')}{drawn}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content for JSON."""
+        return asdict(self) | {"k": list(self.k)}
 
     def relevant_text(self) -> str:
         """What is relevant, in words."""
@@ -47,21 +57,21 @@ class ListsMade:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Measures over `n` test ratings, of which `cold` have a user or item that the training ratings lack.
+    """Measures over `n` test ratings; `cold` of them have a user or item that the training ratings lack.
 
     `report["rmse"]`, `report["ndcg@10"]`: a measure. Which there are depends on the `kind` of the ratings, and on what
-    the model predicts: of choices, only lists are measured. `intervals` has 95 % confidence intervals by the same
-    names, `groups` the errors of "users" and of "items" by their number of training ratings; of choices, how many were
-    found in lists. `found` says of "users" and of "items" how many relevant test items lists hold, by the number of
-    training ratings, which for items is their popularity. `calibration` is None for a model that does not say how
-    sure it is, and where ratings are not stars; `reliability` is of yes and no. `order` says whether the test items
-    of each user are in the right order, of models that predict stars.
+    the model predicts: for implicit feedback, only lists are measured. `intervals` has 95 % confidence intervals by the
+    same names, `groups` the errors of "users" and of "items" by their number of training ratings; for implicit
+    feedback, the share found in lists. `found` has, for "users" and "items", the share of relevant test items in lists
+    by the number of training ratings, which for items is their popularity. `calibration` is None for a model that
+    provides no uncertainty, and where ratings are not stars; `reliability` is for yes and no. `order` says whether the
+    test items of each user are in the right order, for models that predict stars.
     """
 
     rating: Mapping[str, float]
     n: int
     cold: int
-    seen: int = 0  # test ratings of pairs that the model was fitted on, which are no test
+    seen: int = 0  # test ratings of pairs that the model was fitted on, which makes scores optimistic
     order: Mapping[str, float] = field(default_factory=dict[str, float])
     ranking: Mapping[str, float] = field(default_factory=dict[str, float])
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
@@ -86,13 +96,13 @@ class Report:
         return self.measures[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """The content for JSON: measures, `n` and `cold` as numbers, the rest below; null for what is not defined."""
+        """The content for JSON: measures, `n` and `cold` as numbers, the rest nested; null for undefined values."""
         content: dict[str, Any] = {name: plain_number(value) for name, value in self.rating.items()}
         content |= {"kind": self.kind, "n": self.n, "cold": self.cold}
         content |= {name: plain_number(value) for name, value in {**self.order, **self.ranking}.items()}
         parts = {
             "seen": self.seen,
-            "lists": self.lists and asdict(self.lists) | {"k": list(self.lists.k)},
+            "lists": self.lists and self.lists.to_dict(),
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "groups": {side: [group.to_dict() for group in found] for side, found in self.groups.items()},
             "found": {side: [group.to_dict() for group in held] for side, held in self.found.items()},
@@ -102,7 +112,7 @@ class Report:
         return content | {name: part for name, part in parts.items() if part}
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a measure: measure, k, value, low, high, users (how many count)."""
+        """One row per measure: measure, k, value, low, high, users (the number that count)."""
         records = [
             measure_record(name.partition("@")[0], value, self.intervals.get(name))
             | {"k": int(name.partition("@")[2]) if "@" in name else None}
@@ -113,21 +123,21 @@ class Report:
         return frame_of(records, schema | {"users": pl.Int64})
 
     def groups_to_polars(self) -> pl.DataFrame:
-        """One row a group and measure: side, training_ratings, members, n, measure, value, low, high."""
+        """One row per group and measure: side, training_ratings, members, n, measure, value, low, high."""
         return groups_frame("side", self.groups, self.group_measures)
 
     def tables(self, *, empty: bool = True) -> list[TextTable]:
-        """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
+        """Everything beyond the first line, as tables; `empty` is passed to `groups_table`."""
         tables = [] if not self.order else [self.order_table()]
         tables += [] if self.lists is None else [self.lists_table()]
         tables += [self.groups_table(side, empty=empty) for side in self.groups]
-        # Of choices, that is what was found; else what was found is told by how popular items are.
+        # For implicit feedback the groups show what was found; else a table by popularity does.
         tables += [self.found_table(empty=empty)] if self.rating and self.found else []
         tables += [] if self.reliability is None else [self.reliability.table()]
         return tables + ([] if self.calibration is None else self.calibration.tables(empty=empty))
 
     def table(self) -> str:
-        """All of it as text."""
+        """The whole report as text."""
         return "\n\n".join([str(self), *(str(table) for table in self.tables())])
 
     def __str__(self) -> str:
@@ -141,22 +151,22 @@ class Report:
 
     @property
     def headline(self) -> list[str]:
-        """The measures that come first: of predictions if there are any, else of lists of a middle length."""
+        """The main measures: those of predictions if there are any, else those of lists of the middle length."""
         if self.rating or self.lists is None:
             return list(self.rating)
         return [f"ndcg@{self.lists.middle}", f"recall@{self.lists.middle}", "auc"]
 
     @property
     def group_measures(self) -> list[str]:
-        """What is measured of each group."""
+        """The measures shown for each group."""
         filled = (group.measures for groups in self.groups.values() for group in groups if group.n)
         return list(next(filled, ()))
 
     def order_table(self) -> TextTable:
-        """Whether the test items of each user are in the right order, one row a measure, by length where it has one."""
+        """Whether the test items of each user are in the right order, one row per measure, with columns by length."""
         if not self.order:
             raise InvalidParameterError(
-                "the report has no measures of order; expected one of a model of stars, and users with two different "
+                "the report has no measures of order; expected one of a rating model, and users with two different "
                 "test ratings"
             )
         n_users = self.sums[TAU].n_users
@@ -164,7 +174,7 @@ class Report:
         return self._by_length(title, self.order, "all")
 
     def _by_length(self, title: str, measures: Mapping[str, float], of_all: str) -> TextTable:
-        """One row a measure and one column a length; what has no length stands in the first column, and says so."""
+        """One row per measure and one column per length; a measure without length is in the first column."""
         ks = list(dict.fromkeys(name.partition("@")[2] for name in measures if "@" in name))
         names = list(dict.fromkeys(name.partition("@")[0] for name in measures if "@" in name))
         rows = [(display_name(name), *(self._cell(f"{name}@{k}") for k in ks)) for name in names]
@@ -177,28 +187,25 @@ class Report:
         made = self.lists
         if made is None:
             raise InvalidParameterError("the report has no measures of lists; expected evaluate with ranking")
-        title = (
-            f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: "
-            f"{made.relevant_text()}"
-        )
+        title = f"Lists of {made.users_text()}, out of all items they had not rated; relevant: {made.relevant_text()}"
         if made.users_without_relevant:
             title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"
         return self._by_length(title, self.ranking, "all items")
 
     def groups_table(self, side: str, *, empty: bool = True) -> TextTable:
-        """Errors of "users" or "items", or of choices what was found; one row a group.
+        """Errors of "users" or "items", or for implicit feedback the share found; one row per group.
 
-        Empty groups have rows of their own, or are in a note.
+        Empty groups have their own rows or are in a note.
         """
         what = "Errors" if self.rating else "Share of the relevant test ratings that lists hold,"
         columns = {display_name(name): (self.groups[side], name) for name in self.group_measures}
         return groups_table(what, side, columns, empty=empty)
 
-    def found_table(self, *, empty: bool = True) -> TextTable:
-        """The share of the relevant test items that lists hold, by how popular these are."""
+    def found_table(self, side: str = "items", *, empty: bool = True) -> TextTable:
+        """The share of the relevant test items in lists: by popularity of the items, or by "users"."""
         ks = () if self.lists is None else self.lists.k
-        columns = {f"found@{k}": (self.found["items"], f"found@{k}") for k in ks}
-        return groups_table("Share of the relevant test ratings that lists hold,", "items", columns, empty=empty)
+        columns = {f"found@{k}": (self.found[side], f"found@{k}") for k in ks}
+        return groups_table("Share of the relevant test ratings that lists hold,", side, columns, empty=empty)
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))

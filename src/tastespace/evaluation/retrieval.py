@@ -1,4 +1,4 @@
-"""How good and how fast an index is for the users of a recommender, against scans of all items."""
+"""Quality and speed of an index for the users of a recommender, compared with scans of all items."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tastespace.index.index import Index
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import BASELINE, N_TH, Truth, time_batch, time_single
 from tastespace.index.tuner import Tuned, tune
-from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.posterior import Belief, People
 from tastespace.models.base.recommender import Recommender
+from tastespace.parameters import check_int, check_number
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
 from tastespace.tables import ShownAsText, TextTable
@@ -31,7 +31,7 @@ KNOWN_SHARE = (0.1, 0.9)  # of a user's ratings, as a new user's history
 
 @dataclass(frozen=True, eq=False)
 class SampledQueries:
-    """Query vectors of users as training knows them, then of new users with a history."""
+    """Query vectors of users known from training, then of new users with a history."""
 
     vectors: FloatMatrix
     n_users: int
@@ -39,45 +39,42 @@ class SampledQueries:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known about them."""
+        """Notes about these queries."""
         if self.n_strangers:
             return ()
-        return ("the model has no ratings to make new users of, so that only known users were asked about",)
+        return ("the model was saved without ratings to make new users from, so only known users were measured",)
 
 
 def item_vectors(recommender: Recommender) -> FloatMatrix:
-    """What an index is built over; a model that scores otherwise is an error."""
+    """The vectors that an index is built over; a model with other scores raises an error."""
     recommender.require_fitted()
     vectors = recommender.posterior_.item_vectors
     if vectors is None:
-        raise InvalidParameterError(
-            f"{type(recommender).__name__} has no item vectors, so that no index can search them; expected a model "
-            "that scores by inner products, such as ALS, BPMF or ImplicitALS"
-        )
+        raise InvalidParameterError(f"{type(recommender).__name__} {recommender.posterior_.no_index}")
     return vectors
 
 
 def sampled_queries(
     recommender: Recommender, *, users: int = USERS, strangers: int = STRANGERS, seed: int = 0
 ) -> SampledQueries:
-    """Queries as they will come: of known users, and of new ones: other users with some of their ratings.
+    """Realistic queries: of known users, and of new ones, which are other users with some of their ratings.
 
-    At most so many of each. A model without its ratings has no new users, and one that answers from them nobody at all,
-    which is an error.
+    `users` and `strangers` are maxima. A model without its ratings has no new users; one that also needs them to answer
+    for known users raises an error.
     """
     n_dimensions, posterior = item_vectors(recommender).shape[1], recommender.posterior_
     ratings, rng = recommender.ratings_, generator(seed)
     if not posterior.keeps_users and not len(ratings):
         raise InvalidParameterError(
-            f"this {type(recommender).__name__} was saved without its ratings, so that there is nobody to ask about; "
+            f"this {type(recommender).__name__} was saved without its ratings, so there are no users to measure; "
             "expected a model saved with them"
         )
     order = rng.permutation(ratings.n_users).astype(np.int32)
     known = np.sort(order[:users])
-    # Others than those above, as long as there are any.
+    # Other users than those above, as long as there are any.
     met = np.sort(np.roll(order, -users)[:strangers]) if len(ratings) else order[:0]
     people = [People.known(rows, ratings.by_user) for rows in _blocks(known, n_dimensions)]
-    people += [People.strangers(_part_of(ratings.by_user.take(rows), rng)) for rows in _blocks(met, n_dimensions)]
+    people += [People.new_users(_part_of(ratings.by_user.take(rows), rng)) for rows in _blocks(met, n_dimensions)]
     beliefs = (posterior.believe(some, thread_counts.resolve(recommender.threads)) for some in people)
     return SampledQueries(np.concatenate([_query_vectors(belief) for belief in beliefs]), len(known), len(met))
 
@@ -96,7 +93,7 @@ def tune_index(
     threads: int | None = None,
     observer: Observer = silent,
 ) -> Tuned:
-    """The fastest index that finds enough for users of this recommender and for new users (see `tune`).
+    """The fastest index that is accurate enough for the users of this recommender and for new users (see `tune`).
 
     Assign it to `recommender.index_`, or keep it beside a saved model with `tastespace.artifact.save_index`.
     """
@@ -119,18 +116,19 @@ def tune_index(
 
 
 def _query_vectors(belief: Belief) -> FloatMatrix:
-    assert belief.queries is not None  # There are item vectors.
-    return np.asarray(belief.queries.vectors, np.float32)
+    queries = belief.queries if belief.chosen is None else belief.chosen.queries_of_choices
+    assert queries is not None  # There are item vectors.
+    return np.asarray(queries.vectors, np.float32)
 
 
 def _blocks(rows: IntArray, n_dimensions: int) -> list[IntArray]:
-    """Some users at a time: beliefs of many draws are large."""
+    """A block of users at a time: beliefs of many draws are large."""
     step = max(1, BLOCK // max(n_dimensions, 1))
     return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
 def _part_of(ratings: CSR, rng: np.random.Generator) -> CSR:
-    """A random part of each row, some users' small and others' large."""
+    """A random part of each row, small for some users and large for others."""
     rows = ratings.rows()
     shares = rng.uniform(*KNOWN_SHARE, len(ratings))
     return ratings.masked(rng.random(len(rows)) < shares[rows])
@@ -138,13 +136,13 @@ def _part_of(ratings: CSR, rng: np.random.Generator) -> CSR:
 
 @dataclass(frozen=True, repr=False)
 class RetrievalReport(ShownAsText):
-    """What an index finds of the true best k items of known and new users, and how much faster than scans.
+    """Accuracy of an index on the true best k items of known and new users, and its speed-up over scans.
 
-    Speed-ups are medians of ratios, all contenders taking turns on one thread: over numpy's scan, and over the exact
-    scan (`_over_exact`); of single queries, and of many in one call (`batched_`).
+    Speed-ups are medians of ratios, with all contenders taking turns on one thread: over numpy's scan, and over the
+    exact scan (`_over_exact`); for single queries, and for many in one call (`batched_`).
     """
 
-    index: str  # in words
+    index: str  # description
     n_items: int
     n_dimensions: int
     n_users: int
@@ -154,7 +152,7 @@ class RetrievalReport(ShownAsText):
     accuracy: float  # the share of the true best k that is found
     acceptance: float  # the share of queries whose worst suggestion is one of the true best n_th
     worst: int  # the largest true position of a worst suggestion
-    worst_99: int  # 99 of 100 queries have none beyond
+    worst_99: int  # 99 of 100 queries are at most here
     worst_median: int
     microseconds: float  # of a single query
     speedup: float
@@ -170,7 +168,7 @@ class RetrievalReport(ShownAsText):
         return asdict(self)
 
     def table(self) -> TextTable:
-        """All figures, one a line."""
+        """All figures, one per line."""
         rows = {
             "accuracy": f"{self.accuracy:.4f}",
             f"acceptance (within the best {self.n_th})": f"{self.acceptance:.4f}",
@@ -201,10 +199,10 @@ def retrieval(
     seconds: float = 2.0,
     seed: int = 1,
 ) -> RetrievalReport:
-    """Measure an index, by default the one that is stored with the recommender, for so many known and new users.
+    """Measure an index, by default the one stored with the recommender, for a number of known and new users.
 
-    New users are other users with a random part of their ratings. `seconds` is how long searches are timed, single
-    ones and batched ones each. The tuner draws its queries with the seed 0: another one here gives other queries.
+    New users are other users with a random part of their ratings. `seconds` is how long searches are timed, for single
+    and for batched ones each. The tuner draws its queries with the seed 0: another one here gives other queries.
     """
     for name, count, least in (("k", k, 1), ("n_th", n_th, 1), ("users", users, 1), ("strangers", strangers, 0)):
         check_int(name, count, least=least)
@@ -217,7 +215,7 @@ def retrieval(
             f"{vectors.shape[0]} in {vectors.shape[1]}"
         )
     asked = sampled_queries(recommender, users=users, strangers=strangers, seed=seed)
-    # Single ones are timed in this order, some of each kind at any time.
+    # Single queries are timed in this order, mixed at any time.
     queries = asked.vectors[generator(seed).permutation(len(asked.vectors))]
     exact = Exact(threads=recommender.threads).build(vectors)
     found = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
@@ -244,6 +242,6 @@ def retrieval(
 def _stored(recommender: Recommender) -> Index:
     if recommender.index_ is None:
         raise InvalidParameterError(
-            "this model has no index; expected one as an argument, or a model that 'tastespace index' has made one for"
+            "this model has no index; expected one as an argument, or a model indexed with 'tastespace index'"
         )
     return recommender.index_.index

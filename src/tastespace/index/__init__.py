@@ -1,7 +1,8 @@
-"""Nearest neighbours: finding the best items for a query vector.
+"""Nearest neighbours: finding the best items for a query vector, and the table of structures, `INDEXES`.
 
-Begin with `index.py`, what every structure does; `structures/` has one file each, `reduction.py` what is built over
-others, `tail.py` items that come and go; `tuner.py` chooses among them. Nothing here knows of models.
+Begin with `index.py`, the base class; `structures/` has one file per structure, `reduction.py` those built over others,
+`tail.py` added and removed items; `tuner.py` chooses among them. Nothing here depends on models; may import only the
+foundation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.index.index import Index
 from tastespace.index.search import Arrays
 
-# The structures by name, and where they are: what an artifact that has one says, and what `tastespace index` tries.
+# The structures by name and location, as artifacts refer to them, and as `tastespace index` tries them.
 INDEXES = {
     "exact": "tastespace.index.structures.exact:Exact",
     "inverted-file": "tastespace.index.structures.inverted_file:InvertedFile",
@@ -26,12 +27,12 @@ INDEXES = {
     "reduced": "tastespace.index.reduction:Reduced",
     "vote": "tastespace.index.reduction:Vote",
 }
-GROWING = "growing"  # what an artifact calls a structure whose items may come and go
-NOT_SAVED = ("rebuild_at", "threads")  # one is said by the name above, the other is a property of the machine
+GROWING = "growing"  # the name in artifacts of a structure with added or removed items
+NOT_SAVED = ("rebuild_at", "threads")  # the first is implied by the name above, the second is a property of the machine
 
 
 def structure_type(name: str) -> type[Any]:
-    """The class of a structure; a ValueError if there is none of this name."""
+    """The class of a structure; a ValueError for an unknown name."""
     if name not in INDEXES:
         raise ValueError(f"there is no structure {name!r}; this version knows {', '.join([*INDEXES, GROWING])}")
     module, _, kind = INDEXES[name].partition(":")
@@ -40,7 +41,7 @@ def structure_type(name: str) -> type[Any]:
 
 
 def described(index: Any) -> dict[str, Any]:
-    """The structure and its parameters, among which may be structures."""
+    """The structure and its parameters, which may contain structures."""
     kind = type(index)
     names = {place: name for name, place in INDEXES.items()}
     place = f"{kind.__module__}:{kind.__qualname__}"
@@ -57,7 +58,7 @@ def described(index: Any) -> dict[str, Any]:
 
 
 def restored(description: Mapping[str, Any], arrays: Arrays, vectors: FloatMatrix) -> Index:
-    """The index that was described, over the same vectors; what does not fit is a ValueError or a KeyError."""
+    """The described index over the same vectors; a mismatch raises a ValueError or a KeyError."""
     index: Index = _unbuilt(description).restore(arrays, vectors)
     return index
 

@@ -1,4 +1,4 @@
-"""The index: finds the items with the largest inner product, and lets items come and go without a new build."""
+"""The index: finds the items with the largest inner product; items can be added and removed without a rebuild."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from tastespace.index import search as searches
 from tastespace.index.search import Arrays, Content, Excluded, Neighbours, Search
 from tastespace.index.tail import Rows, State, Tail, saved_rows
 
-INNER = "inner."  # what names of arrays begin with that belong to a structure inside another
+INNER = "inner."  # prefix of array names that belong to a structure inside another
 
 
 @dataclass(kw_only=True)
 class Index(ABC):
     """Finds items by inner product: larger is better, best first, always two-dimensional, padded with -1.
 
-    The fields of a structure are its parameters; learned names end in an underscore. What is built can be saved: arrays
-    hold all that was learned but the vectors themselves, which belong to the model. A structure writes the methods
-    below "What a structure writes".
+    The fields of a structure are its parameters; learned names end in an underscore. A built index can be saved: arrays
+    hold everything learned except the vectors, which belong to the model. A structure implements the methods below
+    "Methods of a structure".
 
-    Items can be added and removed after the build. What is added is scanned, exactly, until added and removed items
-    together are more than the share `rebuild_at` of those built: then all that is left is built again, before `add` or
-    `remove` returns. None: never. A row belongs to the same item for ever; a removed one is a gap, and filters speak of
-    all rows that ever were. Any number of threads may search while one adds or removes: each search sees all of a
-    change, or nothing of it. Two threads must not add or remove at the same time.
+    Items can be added and removed after the build. Added items are scanned exactly until added and removed items
+    together exceed the share `rebuild_at` of those built: then the index is rebuilt from the remaining items, before
+    `add` or `remove` returns. None: never. A row always belongs to the same item; a removed one is a gap, and filters
+    refer to all rows, including removed ones. Any number of threads may search while one adds or removes: each search
+    sees a change completely or not at all. Two threads must not add or remove at the same time.
     """
 
     rebuild_at: float | None = None
     threads: int | None = None
 
-    scans_few: ClassVar[bool] = True  # whether few allowed items are looked at one by one, beside the structure
+    scans_few: ClassVar[bool] = True  # whether few allowed items are scored one by one, without the structure
     keeps_vectors: ClassVar[bool] = True
-    least: ClassVar[Mapping[str, int]] = {}  # of each parameter that is a whole number
+    least: ClassVar[Mapping[str, int]] = {}  # minimum of each integer parameter
 
-    # What a structure writes
+    # Methods of a structure
 
     def _check(self) -> None:
-        """Refuse parameters that are none."""
+        """Raise an error for invalid parameters."""
         for name, least in self.least.items():
             searches.check_number(name, getattr(self, name), least=least)
 
     @abstractmethod
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Any:
-        """What is learned from at least one item, and perhaps from queries like those that will come."""
+        """Learn from at least one item, and optionally from sample queries."""
 
     @abstractmethod
     def _search(self, content: Content, search: Search) -> Neighbours:
@@ -61,23 +61,23 @@ class Index(ABC):
 
     @abstractmethod
     def _describe(self, content: Content) -> str:
-        """What it is, with its parameters, in a few words for people."""
+        """A short readable description with its parameters."""
 
     def _arrays(self, built: Any) -> Arrays:
-        """All that must be saved of what was learned."""
+        """Everything learned that must be saved."""
         return dict(built._asdict())
 
     @abstractmethod
     def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Any:
-        """What was learned, of what was saved; what does not fit is a ValueError."""
+        """The learned content from saved arrays; a mismatch is a ValueError."""
 
     def _n_bytes(self, content: Content) -> int:
         return sum(array.nbytes for array in content.built)
 
-    # What all of them do
+    # Methods of all structures
 
     def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
-        """Learn from these items; reductions also from queries, some of those that will come."""
+        """Build the index from these items; reductions also learn from sample queries."""
         self._check_all()
         content = self._content(searches.checked_vectors(vectors), queries)
         self.state_ = State(content, Rows(content.n_items), Tail.empty(self.n_dimensions_))
@@ -96,12 +96,12 @@ class Index(ABC):
 
     @property
     def n_items_(self) -> int:
-        """All rows that ever were."""
+        """The number of all rows, including removed ones."""
         return self.state_.n_rows
 
     @property
     def n_built_(self) -> int:
-        """Rows that the structure was built over."""
+        """The number of rows that the structure was built over."""
         return self.state_.rows.n_rows
 
     @property
@@ -110,7 +110,7 @@ class Index(ABC):
 
     @property
     def n_removed_(self) -> int:
-        """Since the last build."""
+        """The number of rows removed since the last build."""
         return self.state_.n_removed
 
     @property
@@ -119,7 +119,7 @@ class Index(ABC):
 
     @property
     def description(self) -> str:
-        """What it is, with its parameters, in a few words for people."""
+        """A short readable description with its parameters."""
         own = self._describe(self.state_.content)
         if self.state_.is_as_built:
             return own
@@ -127,15 +127,15 @@ class Index(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of memory, without the vectors that it was built over."""
+        """The memory in bytes, without the vectors that it was built over."""
         content = self.state_.content
         return self.state_.n_bytes + (0 if content.built is None else self._n_bytes(content))
 
     def search(
         self, queries: FloatMatrix, k: int, *, excluded: Excluded | None = None, allowed: BoolArray | None = None
     ) -> Neighbours:
-        """The k best items of each query, but those excluded for it, and of those allowed for all."""
-        state = self.state_  # Once: a change makes another.
+        """The k best items of each query among those allowed, without those excluded for the query."""
+        state = self.state_  # Read once: a change replaces it.
         queries = searches.checked_queries(queries, self.n_dimensions_)
         if type(k) is not int or k < 1:
             searches.check_number("k", k)
@@ -168,22 +168,22 @@ class Index(ABC):
             self._change(self.state_.without(which))
 
     def _change(self, state: State) -> None:
-        """Go on with another state, built again where too much has changed."""
+        """Switch to another state, after a rebuild if too much has changed."""
         limit = None if self.rebuild_at is None else self.rebuild_at * state.content.n_items
         if limit is not None and state.tail.n_items + state.n_removed > limit:
             content = self._content(state.living_vectors(self._vectors(state.content)))
             state = State(content, Rows.of(state.alive()), Tail.empty(self.n_dimensions_))
-        self.state_ = state  # the moment of the change
+        self.state_ = state  # the change takes effect here
 
     def _vectors(self, content: Content) -> FloatMatrix:
-        """Those that the structure was built over."""
+        """The vectors that the structure was built over."""
         assert content.vectors is not None
         return content.vectors
 
     def over(self, vectors: FloatMatrix) -> Self:
-        """The same structure, without a build, for all these vectors: those behind the ones built over are added.
+        """The same structure, without a build, for all these vectors: those after the ones built over are added.
 
-        What was removed stays so. It is never built again.
+        Removed items stay removed. It is never rebuilt.
         """
         vectors = searches.checked_vectors(vectors)
         other: Self = unbuilt(self)
@@ -192,19 +192,19 @@ class Index(ABC):
         return other
 
     def arrays(self) -> Arrays:
-        """All that must be saved."""
+        """All arrays that must be saved."""
         state = self.state_
         own = {} if state.content.built is None else self._arrays(state.content.built)
         return {INNER + name: array for name, array in own.items()} | state.arrays() if self.can_change else own
 
     @property
     def can_change(self) -> bool:
-        """Whether items were added or removed, or a share is given from which on it builds itself again."""
+        """Whether items were added or removed, or `rebuild_at` is set."""
         state = getattr(self, "state_", None)
         return self.rebuild_at is not None or not (state is None or state.is_as_built)
 
     def restore(self, arrays: Arrays, vectors: FloatMatrix) -> Self:
-        """Take what was saved, for the same vectors, those of removed items included; an error is a ValueError."""
+        """Restore from saved arrays and the same vectors, removed items included; a mismatch is a ValueError."""
         self._check_all()
         vectors = contiguous(vectors, np.float32)
         own, rows, removed = arrays, Rows(len(vectors)), np.zeros(0, np.int64)
@@ -225,18 +225,18 @@ class Index(ABC):
 
 
 def unbuilt(index: Any) -> Any:
-    """A structure of the same parameters with nothing learned; those inside it as well."""
+    """A structure with the same parameters and nothing learned, including nested ones."""
     parameters = {parameter.name: getattr(index, parameter.name) for parameter in fields(index)}
     return type(index)(**{name: unbuilt(value) if is_dataclass(value) else value for name, value in parameters.items()})
 
 
 def inner_arrays(arrays: Arrays, prefix: str = INNER) -> Arrays:
-    """Those of the structure inside, by its own names."""
+    """The arrays of the inner structure, by its own names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def with_threads(index: Index, threads: int | None) -> Any:
-    """The same index for so many threads, with the structures inside it; what was built is shared, and unchanged."""
+    """The same index, with nested structures, for this number of threads; what was built is shared and unchanged."""
     if index.threads == threads:
         return index
     changed = copy(index)

@@ -1,7 +1,7 @@
-"""The same search in fewer coordinates: inner products of long vectors, nearly, as those of short ones.
+"""Search in fewer coordinates: inner products of long vectors are approximated by those of short ones.
 
 Draws of a posterior, one after the other, make long vectors: mean_s u_s.v_s is one inner product in S D dimensions.
-They say nearly the same in each draw, so that few coordinates keep nearly all of it. Which ones depends on who asks:
+Draws are similar, so a few coordinates keep nearly all information. Which ones depends on the queries:
 with queries q of second moments L L' and items v,
 
     q.v = (L^-1 q).(L' v)
@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -30,19 +31,18 @@ from tastespace.errors import InvalidParameterError
 from tastespace.index.index import INNER, Index, inner_arrays, unbuilt, with_threads
 from tastespace.index.search import Arrays, Content, Neighbours, Search, best_of, require
 from tastespace.index.structures.exact import Exact
-from tastespace.lazy import linalg
 from tastespace.randomness import generator
 from tastespace.threads import one_blas_thread
 
-SAMPLE = 50_000  # items that the components are found by
+SAMPLE = 50_000  # items in the sample that the components are computed from
 BLOCK = 1 << 14  # items at a time
-FOUND, MORE, PASSES = 56, 8, 3  # components, at least; more while they are sought; how often all are improved
-RIDGE = 1e-3  # of the mean square of the queries, added to their second moments: there will be others
+FOUND, MORE, PASSES = 56, 8, 3  # minimum number of components; oversampling; power iterations
+RIDGE = 1e-3  # of the mean square of the queries, added to their second moments for queries unlike the sample
 
 
 @dataclass(frozen=True, eq=False)
 class Whitened:
-    """Principal components of the items, as the queries see them."""
+    """Principal components of the items, weighted by the queries."""
 
     of_items: FloatMatrix  # dimensions x coordinates
     of_queries: FloatMatrix  # dimensions x coordinates
@@ -50,10 +50,10 @@ class Whitened:
 
     @classmethod
     def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
-        """`queries` are some of those that will come; None for any, from all directions the same."""
+        """Learn the components; `queries` are a sample of those to come, None for uniform directions."""
         n_dimensions = vectors.shape[1]
         some = vectors
-        # One thread, for the same numbers everywhere; more of them take longer over most of these products.
+        # One thread, for the same numbers everywhere; more of them are slower for most of these products.
         with one_blas_thread():
             mean = vectors.sum(axis=0, dtype=np.float64) / max(len(vectors), 1)
             root = np.eye(n_dimensions) if queries is None or not len(queries) else _root(queries)
@@ -61,7 +61,7 @@ class Whitened:
                 some = vectors[np.sort(rng.choice(len(vectors), SAMPLE, replace=False))]
             centred, n = some - mean.astype(np.float32), min(n_coordinates, n_dimensions)
             components = _components(centred, root.astype(np.float32), n, rng)
-            back = linalg.solve_triangular(root, components, trans="T", lower=True)
+            back = scipy.linalg.solve_triangular(root, components, trans="T", lower=True)
             return cls(*(contiguous(array, np.float32) for array in (root @ components, back, mean[None])))
 
     @property
@@ -69,7 +69,7 @@ class Whitened:
         return int(self.of_items.shape[1])
 
     def first(self, n: int) -> Whitened:
-        """The first coordinates, which tell most; up to FOUND the same that `of` would find for fewer."""
+        """The first n coordinates, the most informative; up to FOUND the same that `of` would find for fewer."""
         of_items, of_queries = (contiguous(matrix[:, :n], np.float32) for matrix in (self.of_items, self.of_queries))
         return Whitened(of_items, of_queries, self.mean)
 
@@ -82,7 +82,7 @@ class Whitened:
 
     def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix:
         codes = np.empty((len(queries), self.n_coordinates), np.float32)
-        # Not by BLAS, which may add in another order when a user is asked about alone.
+        # Not by BLAS, which may sum in another order for a single query.
         _native.project(queries, self.of_queries, codes, threads=threads)
         return codes
 
@@ -108,11 +108,11 @@ class Unbiased:
         return contiguous(queries[:, self.kept], np.float32)
 
 
-Reduction = Whitened | Unbiased  # maps from long to short vectors; queries and items each have their own
+Reduction = Whitened | Unbiased  # maps from long to short vectors, separate ones for queries and items
 
 
 def _root(queries: FloatMatrix) -> DoubleArray:
-    """L, lower triangular, with L L' the second moments of the queries, and a little for those unlike all of them."""
+    """L, lower triangular, with L L' the second moments of the queries, plus a ridge for queries unlike these."""
     wide = queries.astype(np.float64)
     moments = wide.T @ wide / len(wide)
     size = float(np.trace(moments)) / len(moments)
@@ -157,11 +157,11 @@ class Codes(NamedTuple):
 
 @dataclass(kw_only=True)
 class Reduced(Index):
-    """Any structure over fewer coordinates; `candidates` of what it finds are put in order by their whole vectors.
+    """Any structure over fewer coordinates; the best `candidates` it finds are reordered by their full vectors.
 
-    `reduction` is "whitened", the `n_coordinates` that tell most to those who ask (for stacked draws of a posterior),
+    `reduction` is "whitened", the `n_coordinates` that matter most for the queries (for stacked draws of a posterior),
     or "unbiased", all but the coordinates in which all queries agree (see `tastespace.index.reduction`). Without
-    queries to learn from, a build takes any directions to be as likely.
+    queries to learn from, a build assumes all directions to be equally likely.
     """
 
     inner: Index = field(default_factory=Exact)
@@ -186,7 +186,7 @@ class Reduced(Index):
         else:
             reduction = Unbiased.of(queries)
         codes = reduction.items(vectors)
-        # A structure of its own: the one that was given may be in use.
+        # A separate structure: the given one may be in use.
         inner = unbuilt(self.inner)
         inner.threads = self.threads
         self.inner = inner.build(codes)
@@ -221,11 +221,11 @@ class Reduced(Index):
 
     def _search(self, content: Content, search: Search) -> Neighbours:
         reduction, _, inner = content.built
-        inner = with_threads(inner, self.threads)  # Another request may search it with others.
+        inner = with_threads(inner, self.threads)  # Another request may search with different parameters.
         n_candidates = min(max(self.candidates, search.k), content.n_items)
         codes = reduction.queries(search.queries, search.threads)
         candidates = inner.search(codes, n_candidates, excluded=search.excluded, allowed=search.allowed).items
-        # The best of each query's own, in the order of their whole vectors. One query has all that there are: no need
+        # The best of each query's own, in the order of their full vectors. A single query has all of them: no need
         # to say where they begin.
         lists = {}
         if len(candidates) > 1:
@@ -235,14 +235,14 @@ class Reduced(Index):
 
 
 class SharedReductions:
-    """Builds `Reduced` structures over the same vectors and queries; coordinates are found once, and cut to size."""
+    """Builds `Reduced` structures over the same vectors and queries; coordinates are computed once and truncated."""
 
     def __init__(self) -> None:
-        # By seed and number of items, with the items in it and the seconds that took.
+        # By seed and number of items, with the reduced items and the seconds taken.
         self._found: dict[tuple[int, int], tuple[Whitened, FloatMatrix, float]] = {}
 
     def build(self, unbuilt: Reduced, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
-        """What its own `build` would give, and the seconds that would have taken."""
+        """The result of its own `build`, and the seconds that would have taken."""
         begun, key, n = perf_counter(), (unbuilt.seed, len(vectors)), unbuilt.n_coordinates
         if unbuilt.reduction != "whitened" or n > FOUND:
             return unbuilt.build(vectors, queries), perf_counter() - begun
@@ -259,11 +259,11 @@ class SharedReductions:
 
 @dataclass(kw_only=True)
 class Vote(Index):
-    """Long vectors in parts of equal length, a structure over each; what most parts list is found.
+    """Voting over long vectors in parts of equal length, with a structure over each: items on most lists win.
 
-    It is what stacking the draws is measured against. Of items with as many votes those with the larger inner product
-    of the whole vectors come first; so are the chosen put in order. Every part lists `candidates` of them, at least as
-    many as are asked for.
+    It is the baseline for stacking the draws. Among items with equally many votes, those with the larger inner product
+    of the full vectors come first; the result is sorted by it. Every part lists `candidates` items, at least as many as
+    requested.
     """
 
     inner: Index = field(default_factory=Exact)
@@ -276,8 +276,7 @@ class Vote(Index):
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> list[Index]:
         if vectors.shape[1] % self.n_parts:
             raise InvalidParameterError(
-                f"vectors have {vectors.shape[1]} coordinates; expected so many that {self.n_parts} parts are of "
-                "equal length"
+                f"vectors have {vectors.shape[1]} coordinates; expected {self.n_parts} parts of equal length"
             )
         return [self._part().build(part) for part in self._split(vectors)]
 
@@ -317,6 +316,6 @@ class Vote(Index):
             best = best_of(items, self._vectors(content), query[None], max(len(items), 1), search.threads)
             order, scores = best.items[0, : len(items)], best.scores[0, : len(items)]
             by_votes = np.argsort(-votes[np.searchsorted(items, order)], kind="stable")
-            elected = np.sort(by_votes[: search.k])  # the places of the k items with most votes
+            elected = np.sort(by_votes[: search.k])  # the positions of the k items with most votes
             found.items[row, : len(elected)], found.scores[row, : len(elected)] = order[elected], scores[elected]
         return found

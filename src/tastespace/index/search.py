@@ -1,4 +1,4 @@
-"""The vocabulary of searches: what is asked, what is found, filters, and arrays as kernels take them."""
+"""Types of searches: queries, results, filters, and arrays as kernels take them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tastespace import _native
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 
-Arrays = Mapping[str, NDArray[Any]]  # what is saved of a structure, by name
-QUERY = 1 << 32  # Keys of pairs of a query and an item: there can be no more items than that.
+Arrays = Mapping[str, NDArray[Any]]  # the saved arrays of a structure, by name
+QUERY = 1 << 32  # Keys of (query, item) pairs: the maximum number of items.
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +27,14 @@ class Excluded:
     items: IntArray
 
     def of_queries(self, queries: NDArray[np.int64]) -> Excluded:
-        """The lists of some of the queries only."""
+        """The lists of a subset of the queries."""
         if len(queries) == len(self.offsets) - 1:
             return self
         lists = [self.items[self.offsets[query] : self.offsets[query + 1]] for query in queries]
         return Excluded(np.cumsum([0, *map(len, lists)]), np.concatenate([*lists, np.zeros(0, np.int32)]))
 
     def contains(self, items: NDArray[np.int64]) -> BoolArray:
-        """Which of these items, a row of them a query, are in the list of their query."""
+        """Which of these items (one row per query) are in the list of their query."""
         offsets: OffsetArray = contiguous(self.offsets, np.int64)
         numbers = QUERY * np.arange(len(items))
         keys = np.repeat(numbers, np.diff(offsets)) + self.items[offsets[0] : offsets[-1]]
@@ -45,7 +45,7 @@ class Excluded:
         return found
 
     def renamed(self, which: BoolArray, items: NDArray[np.int32]) -> Excluded:
-        """Only these of all listed items, under other names: one for each of them."""
+        """A subset of the listed items, renamed."""
         before = np.concatenate([[0], np.cumsum(which)])
         return Excluded(before[self.offsets], items)
 
@@ -55,14 +55,14 @@ class Excluded:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The items of each query, best first; -1 and -inf where there are fewer than asked for."""
+    """The items of each query, best first; -1 and -inf where there are fewer than k."""
 
     items: IntArray  # n_queries x k
     scores: FloatMatrix  # n_queries x k
 
     @classmethod
     def empty(cls, n_queries: int, k: int) -> Neighbours:
-        """Room for what a kernel will find."""
+        """Uninitialized arrays for the results of a kernel."""
         return cls(np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.float32))
 
     @classmethod
@@ -71,7 +71,7 @@ class Neighbours:
 
 
 class Search(NamedTuple):
-    """What is asked of an index, checked: queries in single precision, C-ordered."""
+    """A validated search request: queries in single precision, C-ordered."""
 
     queries: FloatMatrix
     k: int
@@ -80,7 +80,7 @@ class Search(NamedTuple):
     threads: int
 
     def among_few(self, vectors: FloatMatrix) -> Neighbours | None:
-        """What is found where so few items are allowed that each is looked at; else None."""
+        """The result if so few items are allowed that each can be scored; else None."""
         rows = few_allowed(self.allowed)
         if rows is None:
             return None
@@ -90,7 +90,7 @@ class Search(NamedTuple):
     def run(
         self, kernel: Callable[..., None], arrays: tuple[Any, ...], n_items: int, effort: tuple[int, ...] = ()
     ) -> Neighbours:
-        """What a kernel finds in the arrays of a structure, with this effort."""
+        """Run a kernel on the arrays of a structure, with this effort."""
         queries, k, excluded, allowed, threads = self
         found = Neighbours.empty(len(queries), k)
         optional: dict[str, Any] = {} if excluded is None else excluded.for_kernels()
@@ -101,7 +101,7 @@ class Search(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a structure has learned, and from what; a new build makes another."""
+    """What a structure has learned, and from what; a new build replaces it."""
 
     n_items: int
     vectors: FloatMatrix | None  # None where a structure can do without them
@@ -109,7 +109,7 @@ class Content(NamedTuple):
 
 
 def checked_vectors(vectors: Any) -> FloatMatrix:
-    """Items as every structure takes them; errors where they are none."""
+    """Validated item vectors, as every structure takes them."""
     checked = contiguous(vectors, np.float32)
     if checked.ndim != 2 or not checked.shape[1]:
         raise InvalidParameterError(f"item vectors have the shape {checked.shape}; expected (n, at least 1)")
@@ -119,31 +119,31 @@ def checked_vectors(vectors: Any) -> FloatMatrix:
 
 
 def check_number(name: str, value: Any, *, least: int = 1) -> None:
-    """Refuse a parameter of a structure that is no whole number."""
+    """Raise an error unless a parameter is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
 
 
 def require(fits: bool, what: str) -> None:
-    """Refuse what was saved if it does not fit the vectors, or itself."""
+    """Raise an error if saved arrays do not fit the vectors or one another."""
     if not fits:
         raise ValueError(f"the index does not fit: {what}")
 
 
 def check_shape(name: str, vectors: FloatMatrix, n_dimensions: int) -> None:
-    """Refuse vectors of other dimensions than the items have."""
+    """Raise an error for vectors with other dimensions than the items."""
     if vectors.ndim != 2 or vectors.shape[1] != n_dimensions:
         raise InvalidParameterError(
-            f"{name} have the shape {vectors.shape}; expected (n, {n_dimensions}) as the items have"
+            f"{name} have the shape {vectors.shape}; expected (n, {n_dimensions}) like the items"
         )
 
 
 def checked_queries(queries: FloatMatrix, n_dimensions: int) -> FloatMatrix:
-    """Queries as kernels take them; errors where they are none."""
+    """Validated queries, as kernels take them."""
     # Every microsecond counts here: a search of one query may take ten.
     queries = contiguous(queries, np.float32)
     check_shape("queries", queries, n_dimensions)
-    # One product tells of a single query, unless it is very long, in a tenth of the time.
+    # For a single query that is not very long, one product checks it in a tenth of the time.
     flat = queries.reshape(-1)
     if not isfinite(flat.dot(flat)) and not np.isfinite(queries).all():
         raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
@@ -151,7 +151,7 @@ def checked_queries(queries: FloatMatrix, n_dimensions: int) -> FloatMatrix:
 
 
 def check_filters(excluded: Excluded | None, allowed: BoolArray | None, n_queries: int, n_items: int) -> None:
-    """Refuse filters that are not of these queries and items."""
+    """Raise an error for filters that do not fit these queries and items."""
     if allowed is not None and (allowed.shape != (n_items,) or allowed.dtype != np.bool_):
         raise InvalidParameterError(
             f"allowed has the shape {allowed.shape} and holds {allowed.dtype}; expected true or false for each of "
@@ -159,22 +159,22 @@ def check_filters(excluded: Excluded | None, allowed: BoolArray | None, n_querie
         )
     if excluded is not None and len(excluded.offsets) != n_queries + 1:
         raise InvalidParameterError(
-            f"{len(excluded.offsets) - 1} lists of what is excluded for {n_queries} queries; expected one a query"
+            f"{len(excluded.offsets) - 1} lists of what is excluded for {n_queries} queries; expected one per query"
         )
 
 
-# With a filter that leaves the share f of the items, a structure has to look at 1 / f times as many to find as much.
-# One that looks at 2 % otherwise looks at 2 % / f; each item of a scattered few takes some ten times as long as one
-# beside others. So the few cost less below f = 0.04 or so (benchmarks/retrieval.py, filters).
+# With a filter that leaves the share f of the items, a structure has to score 1 / f times as many to find as much.
+# One that otherwise scores 2 % scores 2 % / f; each of a few scattered items takes about ten times as long as one
+# beside others. So scoring the few is cheaper below f = 0.04 or so (benchmarks/retrieval.py, filters).
 FEW = 0.03
 
 
 def few_allowed(allowed: BoolArray | None) -> IntArray | None:
-    """The rows that may be found, where they are so few that a search makes no sense; else None."""
+    """The rows that may be found, if they are too few for a search to make sense; else None."""
     if allowed is None:
         return None
     rows = np.empty(int(FEW * len(allowed)), np.int32)
-    # Numpy takes ten times as long over a hundred thousand flags.
+    # NumPy takes ten times as long for a hundred thousand flags.
     n = _native.set_rows(contiguous(allowed, np.bool_).view(np.uint8), rows)
     return None if n < 0 else rows[:n]
 
@@ -182,9 +182,9 @@ def few_allowed(allowed: BoolArray | None) -> IntArray | None:
 def best_of(
     rows: IntArray, vectors: FloatMatrix, queries: FloatMatrix, k: int, threads: int, **lists: NDArray[Any]
 ) -> Neighbours:
-    """The best of these rows, for every query; vectors and queries in single precision, C-ordered.
+    """The best of these rows for every query; vectors and queries in single precision, C-ordered.
 
-    `lists` are what the kernel knows beside: what is excluded for each query, or where its own rows begin.
+    `lists` are further arguments of the kernel: what is excluded for each query, or where its own rows begin.
     """
     found = Neighbours.empty(len(queries), k)
     _native.rank_candidates(vectors, queries, rows, found.items, found.scores, threads=threads, **lists)
@@ -202,7 +202,7 @@ def panels_of(vectors: FloatMatrix) -> FloatArray:
 
 
 def panels_at(vectors: FloatMatrix, members: IntArray) -> FloatArray:
-    """Panels of the item at each place; zeros where there is none, -1."""
+    """Panels of the item at each position; zeros where there is none (-1)."""
     placed = vectors[members]
     placed[members < 0] = 0
     return panels_of(placed)
@@ -210,7 +210,7 @@ def panels_at(vectors: FloatMatrix, members: IntArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Vectors as the kernel takes them that looks at all of them. Nothing of it ever changes: requests share it."""
+    """Vectors in the layout of the scanning kernel. Immutable: requests share it."""
 
     panels: FloatArray
     n_items: int

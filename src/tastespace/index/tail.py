@@ -1,4 +1,4 @@
-"""What became of the items since an index was built: those added, in a tail that is scanned, and those removed."""
+"""Changes since an index was built: added items, in a tail that is scanned, and removed items."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PANEL = _native.SCAN_PANEL
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Which row each item of a structure is, and the other way round; both None where rows are items."""
+    """The mapping between rows and items of a structure; both parts are None if rows are items."""
 
     n_rows: int
-    of_items: IntArray | None = None  # ascending, and -1 behind: what no item, -1, stands for
-    items: IntArray | None = None  # one a row; -1 for gaps
+    of_items: IntArray | None = None  # ascending, then -1, so that the item -1 (none) maps to the row -1
+    items: IntArray | None = None  # one per row; -1 for gaps
 
     @classmethod
     def of(cls, alive: BoolArray) -> Rows:
-        """The rows of the items, which are those that are alive."""
+        """The mapping for items that are the rows alive."""
         if alive.all():
             return cls(len(alive))
         rows = np.flatnonzero(alive).astype(np.int32)
@@ -37,7 +37,7 @@ class Rows:
         return cls(len(alive), np.append(rows, np.int32(-1)), items)
 
     def chosen(self, of_rows: NDArray[Any]) -> NDArray[Any]:
-        """What belongs to the items, of what belongs to the rows."""
+        """Per-item values from per-row values."""
         return of_rows if self.of_items is None else of_rows[self.of_items[:-1]]
 
     def items_at(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -49,9 +49,9 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Items behind one another, with room for more: those that a search may be looking at never change."""
+    """Added items, with spare capacity: entries that a running search may read never change."""
 
-    panels: FloatArray  # panels x dimensions x items a panel, as the scan takes them
+    panels: FloatArray  # panels x dimensions x items per panel, as the scan takes them
     n_items: int = 0
 
     @classmethod
@@ -63,7 +63,7 @@ class Tail:
         n_panels = -(-n_items // PANEL)
         panels = self.panels
         if n_panels > len(panels):
-            # Twice the room, so that each item is moved a few times only, however many come one by one.
+            # Double the capacity, so that each item is moved only a few times, however many are added one by one.
             n_more = max(n_panels, 2 * len(panels)) - len(panels)
             panels = np.concatenate([panels, np.zeros((n_more, *panels.shape[1:]), np.float32)])
         places = np.arange(self.n_items, n_items)
@@ -80,16 +80,16 @@ class Tail:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that a search looks at; a change makes another."""
+    """All data that a search reads; a change creates a new state."""
 
     content: Content
     rows: Rows  # those that the structure was built over
-    tail: Tail  # the rows behind them
+    tail: Tail  # the rows after them
     live: BoolArray | None = None  # items of the structure, then of the tail, not removed since; None for all
 
     @cached_property
     def is_as_built(self) -> bool:
-        """Whether all that is to be done is to ask the structure."""
+        """Whether the structure alone can answer."""
         return self.tail.n_items == 0 and self.live is None and self.rows.items is None
 
     @property
@@ -102,12 +102,12 @@ class State:
 
     @cached_property
     def n_items_removed(self) -> int:
-        """Those of the structure."""
+        """The number of items of the structure that were removed."""
         return 0 if self.live is None else int(np.count_nonzero(~self.live[: self.content.n_items]))
 
     @property
     def n_bytes(self) -> int:
-        """Beside those of the structure."""
+        """The memory in bytes in addition to the structure's."""
         arrays = (self.rows.of_items, self.rows.items, self.live, self.tail.panels)
         return sum(array.nbytes for array in arrays if array is not None)
 
@@ -119,12 +119,12 @@ class State:
         }
 
     def alive(self, rows: NDArray[Any] | None = None) -> BoolArray:
-        """Which of these rows, or of all, were not removed."""
+        """Which of these rows (all by default) were not removed."""
         places = self._places(np.arange(self.n_rows) if rows is None else rows)
         return (places >= 0) if self.live is None else (places >= 0) & self.live[places]
 
     def _places(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Where rows are among the items of the structure, and then of the tail; -1 for gaps."""
+        """The positions of rows among the items of the structure followed by the tail; -1 for gaps."""
         places = rows - self.rows.n_rows + self.content.n_items
         is_built = rows < self.rows.n_rows
         places[is_built] = self.rows.items_at(rows[is_built])
@@ -136,7 +136,7 @@ class State:
         return both if self.live is None else both[self.live]
 
     def with_tail(self, tail: Tail) -> State:
-        """The same with another tail, of as many items or more; what was removed stays so."""
+        """The same state with another tail, of at least as many items; removed items stay removed."""
         if self.live is None:
             return replace(self, tail=tail)
         more = np.ones(tail.n_items - self.tail.n_items, bool)
@@ -148,7 +148,7 @@ class State:
         return replace(self, live=live)
 
     def checked_rows(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Rows that can be removed: known, still there, and each named once."""
+        """Validated rows to remove: known, not removed yet, and distinct."""
         which = np.atleast_1d(np.asarray(rows))
         if which.size == 0:
             return np.zeros(0, np.int64)
@@ -159,14 +159,14 @@ class State:
         unknown = which[(which < 0) | (which >= self.n_rows)]
         if len(unknown):
             raise InvalidParameterError(
-                f"rows to remove are unknown: {named(unknown.tolist())}; expected some of the {self.n_rows} that ever "
-                "were"
+                f"rows to remove are unknown: {named(unknown.tolist())}; expected some of the {self.n_rows} ever "
+                "indexed"
             )
         which = which.astype(np.int64)
         gone = which[~self.alive(which)]
         if len(gone):
             raise InvalidParameterError(
-                f"rows to remove were removed before: {named(gone.tolist())}; expected rows that are still there"
+                f"rows to remove were removed before: {named(gone.tolist())}; expected rows that are present"
             )
         known, counts = np.unique(which, return_counts=True)
         if (counts > 1).any():
@@ -176,7 +176,7 @@ class State:
         return known
 
     def search(self, find: Callable[[Content, Search], Neighbours], search: Search) -> Neighbours:
-        """The best of the structure's items, by `find`, and of the tail."""
+        """The best of the structure's items, found by `find`, and of the tail."""
         n_built, excluded, allowed = self.rows.n_rows, search.excluded, search.allowed
         within, behind = (None, None) if excluded is None else self._parts(excluded)
         mine = None if allowed is None else allowed[:n_built]
@@ -198,7 +198,8 @@ class State:
             return find(self.content, search._replace(allowed=allowed if live is None else allowed & live))
         if live is None:
             return find(self.content, search)
-        # A filter takes time for every item, however few were removed. So some more are found, and few of them dropped.
+        # A filter takes time for every item, however few were removed. So some more are found, and removed ones
+        # dropped.
         k = search.k
         found = find(self.content, search._replace(k=k + min(k, self.n_items_removed)))
         stays = live[found.items] & (found.items >= 0)
@@ -209,7 +210,7 @@ class State:
         stays = stays[each, best]
         items = np.where(stays, found.items[each, best], np.int32(-1))
         scores = np.where(stays, found.scores[each, best], np.float32(-np.inf))
-        # Where too many were dropped, and there are more to be found, the filter does it.
+        # If too many were dropped and more can be found, use the filter.
         short = np.flatnonzero((items[:, -1] < 0) & (found.items[:, -1] >= 0))
         if len(short):
             mine = None if search.excluded is None else search.excluded.of_queries(short)
@@ -230,8 +231,8 @@ class State:
 
 
 def _merged(found: Neighbours, added: Neighbours, n_built: int) -> Neighbours:
-    """The best of both; of equal scores the lower row, as in any scan, since what was added comes behind."""
-    if (added.scores[:, 0] <= found.scores[:, -1]).all():  # Nothing added is among the best: often, while it is little.
+    """The best of both; ties go to the lower row, as in any scan, since added items have higher rows."""
+    if (added.scores[:, 0] <= found.scores[:, -1]).all():  # No added item is among the best.
         return found
     rows = np.where(added.items >= 0, added.items + np.int32(n_built), np.int32(-1))
     items = np.concatenate([found.items, rows], axis=1)

@@ -1,8 +1,8 @@
-"""Trials of indexes: what was tried and for which target, how much it finds, and how long it takes.
+"""Trials of indexes: settings and targets, how much is found, and how long it takes.
 
-Times are taken side by side: an index, the exact scan, and what numpy takes for the same. One thread and processor
-time, so that other programs count little. Contenders take turns, some queries each, and what is reported is the median
-of ratios: a machine that is slower for a while is so for all of them.
+Times are compared side by side: an index, the exact scan, and NumPy for the same search, on one thread and in CPU time,
+so that other programs matter little. Contenders take turns, some queries each, and what is reported is the median of
+ratios: a machine that slows down temporarily does so for all of them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tastespace.index.index import Index, with_threads
 from tastespace.index.structures.exact import Exact
 from tastespace.threads import one_blas_thread
 
-N_TH = 100  # a suggestion from among the true best so many is good enough
+N_TH = 100  # a suggestion among this many true best is good enough
 BASELINE = "numpy: vectors @ query, argpartition, sort; one thread, processor time"
 BLOCK = 1 << 22  # scores that numpy's scan of a batch holds at once
-# Queries before it is another's turn. After a scan the caches hold what the scan has read: with one query a turn, that
+# Queries per turn. After a scan the caches hold what the scan has read: with one query per turn, that
 # of an index would only measure how they are filled again.
 LONGEST_TURN = 16
 TURN = 0.05  # seconds of numpy's scan, at most, as long as that is one query
@@ -34,7 +34,7 @@ TOLERANCE = 1e-5  # of the largest score of the query
 
 @dataclass(frozen=True)
 class Target:
-    """What an index must reach to be chosen; None for what does not matter."""
+    """The target that an index must reach to be chosen; None for figures that do not matter."""
 
     accuracy: float | None = None
     acceptance: float | None = None
@@ -75,18 +75,18 @@ class Trial:
     parameters: Mapping[str, Any]
     accuracy: float
     acceptance: float
-    worst: int  # the largest true position of a worst suggestion
-    worst_99: int  # 99 of 100 queries have none beyond
+    worst: int  # the largest true rank of a worst suggestion
+    worst_99: int  # 99th percentile over the queries
     speedup: float  # over numpy's scan
     speedup_over_exact: float  # over ours
     microseconds: float
     build_seconds: float
     n_bytes: int
-    batched_speedup: float | None = None  # many queries in one call; None where that was not measured
+    batched_speedup: float | None = None  # many queries in one call; None if not measured
     batched_speedup_over_exact: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `bytes` is the memory of the index without the vectors."""
+        """Content for JSON; `bytes` is the memory of the index without the vectors."""
         content = asdict(self)
         content["bytes"] = content.pop("n_bytes")
         return content
@@ -98,7 +98,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class StoredIndex:
-    """An index that was chosen, and why: what an artifact keeps."""
+    """A chosen index and the trials behind the choice, as kept in an artifact."""
 
     index: Index
     chosen: Trial
@@ -111,20 +111,20 @@ class StoredIndex:
 
 
 def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """What this version knows of; a newer one may say more."""
+    """The fields that this version knows; a newer one may have more."""
     return {field.name: content[field.name] for field in fields(kind) if field.name in content}
 
 
 # How much is found: what share of the true best, and how bad the worst suggestion is. Scores are inner products, one
-# row a query, best first, minus infinity where there is no item. Sums of single precision depend on the order they are
-# taken in, so that scores count as equal to within a tolerance; then of two items as good as each other it does not
+# row per query, best first, minus infinity where there is no item. Sums of single precision depend on the order they
+# are taken in, so that scores count as equal to within a tolerance; then for two equally good items it does not
 # matter which was found.
 
 
 def accuracies(found: FloatMatrix, best: FloatMatrix) -> DoubleArray:
     """The share of each query's true best items, those of `best`, that was found; 1 where there are none."""
     wanted = np.isfinite(best).sum(axis=1)
-    # Whatever scores as much as the last of the true best is one of them.
+    # Any item that scores as much as the last of the true best is one of them.
     edge = np.where(np.isfinite(best), best, np.inf).min(axis=1, initial=np.inf)
     hits = (found >= (edge - tolerances(best))[:, None]).sum(axis=1)
     return np.where(wanted > 0, np.minimum(hits, wanted) / np.maximum(wanted, 1), 1.0)
@@ -136,9 +136,9 @@ def accuracy(found: FloatMatrix, best: FloatMatrix) -> float:
 
 
 def positions(found: FloatMatrix, best: FloatMatrix) -> OffsetArray:
-    """Where each found item truly stands, from 1, among the scores of `best`; 0 where none was found.
+    """The true rank of each found item, from 1, among the scores of `best`; 0 where none was found.
 
-    What is worse than all of them stands behind the last.
+    Items worse than all of them rank after the last.
     """
     limits = found.astype(np.float64) + tolerances(best)[:, None]
     places = np.stack([np.searchsorted(-row, -line) for row, line in zip(best.astype(np.float64), limits, strict=True)])
@@ -157,7 +157,7 @@ def acceptance(worst: OffsetArray, n_th: int = N_TH) -> float:
 
 
 def tolerances(best: FloatMatrix) -> DoubleArray:
-    """What scores of each query may differ by and still be equal."""
+    """The tolerance within which scores of each query count as equal."""
     sizes = np.where(np.isfinite(best), np.abs(best), 0.0).max(axis=1, initial=0.0)
     return np.asarray(TOLERANCE * sizes.astype(np.float64))
 
@@ -168,7 +168,7 @@ DEPTH = 1000  # true positions up to here are kept; beyond, they are counted whe
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What answers to queries are worth, query by query."""
+    """The quality of answers, query by query."""
 
     accuracies: DoubleArray
     worst: OffsetArray  # the true position of the worst suggestion
@@ -197,7 +197,7 @@ class Truth:
         return cls(vectors, queries, k, exact.search(queries, depth).scores)
 
     def judge(self, items: IntArray) -> Quality:
-        """Answers of up to k items each, -1 where there are fewer; scored here, whatever an index says they score."""
+        """The quality of answers of up to k items each, padded with -1; scores are computed here."""
         found, n_items = _scores(self.vectors, self.queries, items), len(self.vectors)
         places, depth = positions(found, self.best), self.best.shape[1]
         if depth < n_items:
@@ -218,7 +218,7 @@ class Truth:
 
 
 def _scores(vectors: FloatMatrix, queries: FloatMatrix, items: IntArray) -> FloatMatrix:
-    """Scores of the items of each query, best first; some queries at a time, so that memory stays bounded."""
+    """Scores of the items of each query, best first; in blocks of queries, so that memory stays bounded."""
     scores = np.full(items.shape, -np.inf, np.float32)
     if not len(vectors):
         return scores
@@ -237,7 +237,7 @@ Contender = Callable[[FloatMatrix], object]
 
 @dataclass(frozen=True)
 class Timing:
-    """What a search takes, and how many times faster it is than the scans."""
+    """The time of a search, and its speed-ups over the scans."""
 
     microseconds: float
     speedup: float  # over numpy's scan
@@ -247,7 +247,7 @@ class Timing:
 def time_single(
     index: Index, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int, seconds: float
 ) -> Timing:
-    """One query at a time, for about so long."""
+    """Time one query at a time, for about this many seconds."""
 
     def one_by_one(search: Contender) -> Contender:
         def run(block: FloatMatrix) -> None:
@@ -263,7 +263,7 @@ def time_single(
 def time_batch(
     index: Index, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int, seconds: float
 ) -> Timing:
-    """Many queries in one call; the microseconds are those of one of them."""
+    """Time many queries in one call; the microseconds are per query."""
     contenders = [*_single_threaded(index, exact, k=k), lambda block: numpy_batch(vectors, block, k)]
     return _taking_turns(contenders, queries, BATCH, seconds)
 
@@ -274,7 +274,7 @@ def _single_threaded(*indexes: Index, k: int) -> list[Contender]:
 
 
 def numpy_scan(vectors: FloatMatrix, query: FloatMatrix, k: int) -> IntArray:
-    """The best k items of one query, as one would write it in a line or two."""
+    """The best k items of one query in plain NumPy."""
     scores = vectors @ query
     if k >= len(scores):
         return np.argsort(-scores).astype(np.int32)
@@ -296,7 +296,7 @@ def numpy_batch(vectors: FloatMatrix, queries: FloatMatrix, k: int) -> IntArray:
 
 
 def _taking_turns(contenders: list[Contender], queries: FloatMatrix, turn: int | None, seconds: float) -> Timing:
-    """The index is the first contender, the exact scan the second, numpy's the third."""
+    """Time the contenders in turns: the index first, the exact scan second, NumPy's third."""
     with one_blas_thread():
         taken = _rounds(contenders, queries, _turn(contenders[-1], queries) if turn is None else turn, seconds)
     return Timing(
@@ -307,15 +307,15 @@ def _taking_turns(contenders: list[Contender], queries: FloatMatrix, turn: int |
 
 
 def _turn(scan: Contender, queries: FloatMatrix) -> int:
-    """How many queries make a turn."""
-    scan(queries[:1])  # The first time, memory must be fetched.
+    """The number of queries per turn."""
+    scan(queries[:1])  # The first run also has to fetch memory.
     begun = process_time_ns()
     scan(queries[:1])
     return int(np.clip(TURN * 1e9 / max(process_time_ns() - begun, 1), 1, LONGEST_TURN))
 
 
 def _rounds(contenders: list[Contender], queries: FloatMatrix, turn: int, seconds: float) -> FloatMatrix:
-    """Nanoseconds a query, one row a round and one column a contender."""
+    """Nanoseconds per query, one row per round and one column per contender."""
     end, start = perf_counter() + seconds, 0
     taken: list[list[float]] = []
     while len(taken) < MIN_ROUNDS or perf_counter() < end:

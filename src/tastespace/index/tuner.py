@@ -1,11 +1,10 @@
-"""The tuner: a target in, the fastest index that reaches it out, measured on queries that the choice has not seen.
+"""The tuner: finds the fastest index that reaches a target, measured on held-out queries.
 
-Half of the queries choose: every structure is made to look longer until it reaches the target on them, with a margin
-for chance. The other half is for the figures that are reported of the choice; what falls short there looks a little
-longer, or is given up. Where structures learn from queries, as
-reductions of wide vectors do, they do so from a third part, as large as the two others together. Which index is the
-fastest depends on the machine and the moment, so that two runs may choose differently; an index with given parameters
-is always the same.
+Half of the queries are used to choose: the effort of every structure is raised until it reaches the target on them,
+with a margin for chance. The other half gives the reported figures; a choice that falls short there gets a little more
+effort, or is given up. Where structures learn from queries, as reductions of wide vectors do, they do so from a third
+part, as large as the two others together. Which index is the fastest depends on the machine and the moment, so that two
+runs may choose differently; an index with given parameters is always the same.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ from tastespace.index.trials import N_TH, Quality, StoredIndex, Target, Trial, T
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import generator
 
-ACCURACY = 0.95  # where it is not given
+ACCURACY = 0.95  # the default
 MAX_WORK = 2e10  # multiplications of all measured queries with all items: a few seconds
-MIN_QUERIES = 100  # whatever the work
+MIN_QUERIES = 100  # minimum, whatever the work
 MARGIN = 2.0  # standard errors beyond the target
-NOT_WORTH_IT = 1.1  # an index that is not so many times faster than the exact scan, which misses nothing, is not used
-HOPELESS = 0.7  # a trial that is so much slower than the scan, or than what reaches the target already
-CLOSE = 1.1  # efforts whose ratio is this do not differ
+NOT_WORTH_IT = 1.1  # an index must be this many times faster than the exact scan, which misses nothing
+HOPELESS = 0.7  # a trial this much slower than the scan, or than one that reaches the target, is stopped
+CLOSE = 1.1  # efforts with a ratio below this count as equal
 FINALISTS = 3
-RETRIES, LONGER = 3, 1.2  # a finalist that falls short on held-out queries looks so much longer, at most so often
-LARGE, PART = 50_000, 20  # from so many items on, a slow build of one in so many tells how long that of all will take
-QUICK, LONG = 0.005, 0.02  # of all the seconds: the time of a trial, and of a finalist, each way
+RETRIES, LONGER = 3, 1.2  # how often, and by which factor, a finalist gets more effort
+LARGE, PART = 50_000, 20  # from this many items on, the build of one in this many predicts the duration of a slow build
+QUICK, LONG = 0.005, 0.02  # shares of all seconds: a trial, and a finalist, for each kind of timing
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned(StoredIndex):
     """The choice with its figures on held-out queries, and the trials on those that chose.
 
-    `nearest` is the fastest that found enough where it took too long: then the exact scan is kept, and `reached` is
+    `nearest` is the fastest index that found enough but took too long: then the exact scan is kept, and `reached` is
     False. `is_complete` says whether there was time for all that could be tried.
     """
 
@@ -56,9 +55,9 @@ class Tuned(StoredIndex):
     is_complete: bool
     n_choosing: int
     n_held_out: int
-    worst_positions: OffsetArray  # of the held-out queries under the choice
+    worst_positions: OffsetArray  # of the chosen index on the held-out queries
     seconds: float
-    notes: tuple[str, ...] = ()  # what is to be known about the queries
+    notes: tuple[str, ...] = ()  # facts about the queries for the report
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -82,9 +81,9 @@ def tune(
 ) -> Tuned:
     """The fastest index over the vectors that finds enough for queries like these.
 
-    `accuracy` is the share of the true best k that must be found in the mean (0.95 if nothing is said), `acceptance`
-    the share of queries whose worst suggestion must be one of the true best `n_th`; `latency_ms` what one query may
-    take, on one thread. After so many `seconds` nothing new is begun, and the best so far is kept. `structures` are
+    `accuracy` is the share of the true best k that must be found on average (0.95 by default), `acceptance`
+    the share of queries whose worst suggestion must be one of the true best `n_th`; `latency_ms` the time that one
+    query may take on one thread. After `seconds` no new trial is started, and the best so far is kept. `structures` are
     those to try, all by default; the exact scan is always one of them.
     """
     if accuracy is None and acceptance is None:
@@ -107,9 +106,9 @@ def tune(
 
 
 def _parts(queries: FloatMatrix, vectors: FloatMatrix, seed: int) -> list[FloatMatrix]:
-    """Queries to learn from, to choose and to check by, none of which knows of the others where that would flatter.
+    """Disjoint parts of the queries: to learn from, to choose by and to check by.
 
-    At random; no more to choose and to check by than can be answered exactly in a few seconds.
+    Parts are random, with no more queries to choose and check by than can be answered exactly in a few seconds.
     """
     rows = generator(seed).permutation(len(queries))
     n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
@@ -132,7 +131,7 @@ class _Passed:
 
 @dataclass(eq=False)
 class _Tuner:
-    """One run of the tuner: time, queries, and what has been found so far."""
+    """One run of the tuner: time, queries, and results so far."""
 
     _vectors: FloatMatrix
     _learning: FloatMatrix
@@ -152,7 +151,7 @@ class _Tuner:
             Truth.of(self._exact, self._vectors, part, self._target.k) for part in (choosing, held_out)
         )
         self._trials: list[Trial] = []
-        self._builds: dict[str, float] = {}  # seconds of the longest build of each structure, or what is expected
+        self._builds: dict[str, float] = {}  # seconds of the longest build of each structure, measured or expected
         self._is_complete = True
         self._passed: list[_Passed] = []  # the fastest that reach the target, beside the exact scan
         trial, _ = self._try(EXACT, self._exact, exact_seconds, self._choosing, QUICK)
@@ -169,7 +168,7 @@ class _Tuner:
         index, build_seconds = built
         self._builds[design.structure] = max(build_seconds, self._builds[design.structure])
         passed = self._least_effort(design, index, build_seconds)
-        if passed is not None:  # Others would only fill the memory.
+        if passed is not None:  # Keeping others would only waste memory.
             self._passed = sorted([*self._passed, passed], key=lambda entry: -entry.trial.speedup)[:FINALISTS]
 
     def conclude(self) -> Tuned:
@@ -183,7 +182,7 @@ class _Tuner:
             best = scan
         nearest = None
         if not self._target.is_fast_enough(best[0]):
-            # Rounding may make even the scan miss some.
+            # Because of rounding even the scan may miss some.
             nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
         trial, quality, index = best
         return Tuned(
@@ -200,7 +199,7 @@ class _Tuner:
         )
 
     def _final(self, entry: _Passed) -> tuple[Trial, Quality, Any]:
-        """A finalist on the held-out queries; one that falls short there looks a little longer."""
+        """Measure a finalist on the held-out queries; one that falls short there gets a little more effort."""
         effort = entry.effort
         for _ in range(RETRIES):
             if entry.design is not None:
@@ -218,7 +217,7 @@ class _Tuner:
         return replace(self._target, latency_ms=None).is_reached_by(trial)
 
     def _foreseen(self, design: Design) -> float:
-        """The seconds that a build will take, about: as long as another of the structure, or as a part of it tells."""
+        """The approximate seconds of a build, from another build of the structure or from a build of a part."""
         if design.structure not in self._builds:
             self._builds[design.structure] = 0.0
             if design.is_slow and len(self._vectors) >= LARGE:
@@ -227,17 +226,17 @@ class _Tuner:
         return self._builds[design.structure]
 
     def _built(self, design: Design, vectors: FloatMatrix) -> tuple[Index, float] | None:
-        """The index and the seconds it takes; None if it needs what is not installed, and it was not asked for."""
+        """The index and its build time; None if it needs a missing library and was not requested explicitly."""
         try:
             return design.build(vectors, self._learning)
         except MissingExtraError:
-            # Who asks for reductions does not ask for all that could be built over them.
+            # A request for reductions is not one for every structure that could be built over them.
             if design.structure.split()[-1] in self._asked_for:
                 raise
             return None
 
     def _least_effort(self, design: Design, index: Any, build_seconds: float) -> _Passed | None:
-        """The least effort that is enough: by doubling, then by halving what is between too little and enough."""
+        """The least effort that is enough, by doubling and then by bisection."""
         too_little, effort, passed = design.least - 1, design.least, None
         while passed is None or (passed.effort - too_little > 1 and passed.effort > CLOSE * too_little):
             if self._left() <= 0:
@@ -255,7 +254,7 @@ class _Tuner:
         return passed
 
     def _is_hopeless(self, trial: Trial) -> bool:
-        """Whether one that does not find enough is already too slow."""
+        """Whether a trial that does not find enough is already too slow."""
         fastest = max(entry.trial.speedup for entry in (*self._passed, self._scan))
         return trial.speedup_over_exact < HOPELESS or trial.speedup < HOPELESS * fastest
 
@@ -286,18 +285,18 @@ class _Tuner:
         return trial, quality
 
     def _is_enough(self, quality: Quality) -> bool:
-        """Whether the target is reached with a margin: of the least that do, some are only lucky with these queries."""
+        """Whether the target is reached with a margin, since some would reach it by luck on these queries."""
         accepted = (quality.worst <= self._target.n_th).astype(np.float64)
         wanted = ((self._target.accuracy, quality.accuracies), (self._target.acceptance, accepted))
         return all(least is None or values.mean() >= least + _margin(values, least) for least, values in wanted)
 
     def _left(self) -> float:
-        """Seconds, less what the finalists will take."""
+        """The seconds left, without those for the finalists."""
         return self._seconds * (1 - 2 * LONG * (FINALISTS + 1)) - (perf_counter() - self._begun)
 
 
 def _margin(values: Any, least: float) -> float:
-    """Some standard errors, but no more than half the way to finding everything."""
+    """A few standard errors, but no more than half of the remaining distance to 1."""
     return min(MARGIN * float(values.std()) / sqrt(len(values)), (1 - least) / 2)
 
 
@@ -310,7 +309,7 @@ def _check(target: Target, seconds: float, n_items: int) -> None:
             raise InvalidParameterError(f"{name} is {amount!r}; expected a number above 0")
     check_number("k", target.k)
     check_number("n_th", target.n_th)
-    # No list of k items can have it: the last of more than `n_th` is not one of the best.
+    # Impossible for k items: the last of more than `n_th` is never among the true best.
     if target.acceptance is not None and min(target.k, n_items) > target.n_th:
         raise InvalidParameterError(
             f"k is {target.k}, and acceptance asks for the true best {target.n_th} only, which no list of that length "
@@ -323,27 +322,27 @@ def _is_number(value: Any) -> bool:
 
 
 EXACT, REDUCED = "exact", "reduced"
-WIDE = 32  # coordinates: with more, a few stand for all
-# How many coordinates, and times k how many of what they find is put in order by all.
+WIDE = 32  # coordinates: longer vectors are reduced
+# The number of coordinates, and the number of candidates, times k, that are reordered by full vectors.
 REDUCTIONS = ((20, 2), (20, 5), (32, 2), (32, 5), (12, 10), (48, 10))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How a structure is built, and how its searches are made to look longer.
+    """How a structure is built, and which parameter sets the effort of its searches.
 
-    To have another structure tried, give it a line in GRIDS. Vectors of many coordinates, such as stacked draws of a
-    posterior, are searched in a few that stand for all, by every structure.
+    To try another structure, add a line to GRIDS. Vectors of many coordinates, such as stacked draws of a posterior,
+    are reduced to a few coordinates for every structure.
     """
 
-    effort: str  # a parameter that the next search obeys, without a build: more of it finds more, and takes longer
+    effort: str  # a parameter of searches that needs no rebuild: higher values find more and take longer
     options: Callable[[int], Sequence[dict[str, Any]]]  # of a number of items; the likeliest first
     least: int = 1
-    is_slow: bool = False  # to build: for many items it takes minutes
+    is_slow: bool = False  # to build: minutes for many items
 
 
 def _cells(n_items: int) -> list[dict[str, Any]]:
-    """About as many cells as items in each, or some more or fewer."""
+    """About as many cells as items per cell, or somewhat more or fewer."""
     numbers = [max(1, round(times * sqrt(n_items))) for times in (2, 1, 4, 0.5)]
     return [{"n_cells": n_cells} for n_cells in dict.fromkeys(numbers)]
 
@@ -361,14 +360,14 @@ class Design:
     """A structure that is not built yet; `effort` is the path to its parameter, such as inner.probes."""
 
     structure: str
-    prototype: Any  # what it will be, without anything learned
+    prototype: Any  # the structure, with nothing learned yet
     effort: str
     least: int
-    is_slow: bool = False  # whether it is worth finding out how long a build will take before it is begun
+    is_slow: bool = False  # whether to predict the duration of a build before starting it
     shared: SharedReductions | None = None  # for a structure over a reduction
 
     def build(self, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
-        """Over these vectors, for queries like these; and the seconds that it takes."""
+        """Build the index over these vectors, for queries like these; returns it with the seconds taken."""
         index = unbuilt(self.prototype)
         if self.shared is not None:
             return self.shared.build(index, vectors, queries)
@@ -376,7 +375,7 @@ class Design:
         return index.build(vectors), perf_counter() - begun
 
     def set_effort(self, index: Any, value: int) -> None:
-        """Make the next searches look so long."""
+        """Set the effort of the next searches."""
         *outer, name = self.effort.split(".")
         for part in outer:
             index = getattr(index, part)
@@ -392,7 +391,7 @@ def designs(
     seed: int,
     threads: int | None,
 ) -> list[Design]:
-    """All that is tried beside the exact scan, the likeliest first: one of each structure, then the next of each."""
+    """All designs to try besides the exact scan, the best guesses first: one per structure, then the next."""
     in_turn = chain.from_iterable(zip_longest(*(_plain(name, len(vectors), seed, threads) for name in GRIDS)))
     plain = [design for design in in_turn if design is not None]
     common = {"seed": seed, "threads": threads}
@@ -414,7 +413,7 @@ def _plain(name: str, n_items: int, seed: int, threads: int | None) -> list[Desi
 
 
 def _whitened(plain: list[Design], k: int, **common: Any) -> Iterator[Design]:
-    """A scan of few coordinates, which obeys the number of candidates; then structures over them."""
+    """A scan of few coordinates, whose effort is the number of candidates; then structures over them."""
     scan, shared = Design(EXACT, Exact(), "", 0), SharedReductions()
     for n_coordinates, times in REDUCTIONS:
         first, *others = _inside([scan, *plain], shared, n_coordinates=n_coordinates, candidates=times * k, **common)

@@ -1,20 +1,20 @@
-"""Long runs that survive: the state of every chain in a folder, from which a run continues after a crash.
+"""Checkpoints: the state of every chain in a folder, from which a run continues after a crash.
 
-One checkpoint is one file, written whole or not at all, and known to be whole when it is read:
+One checkpoint is one file, written atomically and verified when it is read:
 
     tastespace checkpoint N\\n     what it is, and the version of the format
     {...}\\n                       JSON: which run it belongs to, and how the arrays fit together
     arrays                        one after another, in numpy's own format
     32 bytes                      SHA-256 of everything before
 
-The first line and the last bytes stay in all versions, so that a newer file can be told from a damaged one.
+The first line and the last bytes stay in all versions, so that a newer file can be distinguished from a damaged one.
 
-Nested values as plain arrays and a description of how they fit together: what can be written without pickle.
+Nested values are stored as plain arrays and a description of their structure, without pickle.
 
-A value is None, a truth value, a number, a text, an array, a list, a tuple, a mapping with texts as keys, or a frozen
-dataclass of this library, of such values. Its arrays become a list; the rest becomes JSON with their places in it.
-Numbers come back as what they were: a number of numpy stays one, because it makes other types than Python's own where
-it meets an array.
+A value is None, a boolean, a number, a string, an array, a list, a tuple, a mapping with strings as keys, or a frozen
+dataclass of this library, of such values. Its arrays become a list; the rest becomes JSON that refers to their
+positions. Numbers keep their types: a NumPy number stays one, because its type promotion with arrays differs from that
+of Python numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tastespace import storage
 from tastespace.errors import CheckpointError, CheckpointWarning, InvalidParameterError, warn
 from tastespace.storage import LOCK, Lock
 
-OUR_MODULES = "tastespace."  # whatever a file says, no other class is ever made from it
+OUR_MODULES = "tastespace."  # whatever a file contains, no other class is ever instantiated from it
 Arrays = list[NDArray[Any]]
 
 
@@ -87,7 +87,7 @@ def _mapping(entries: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> dict[st
 
 
 def _made(content: list[Any], arrays: Sequence[NDArray[Any]]) -> Any:
-    """A dataclass of this library, by its name; anything else is refused before it is even looked at."""
+    """A dataclass of this library, by its name; anything else is rejected before it is inspected."""
     module, name, parts = content
     kind = None
     if module.startswith(OUR_MODULES):
@@ -116,18 +116,18 @@ DIGEST_BYTES = 32
 
 
 class DamagedError(CheckpointError):
-    """The file is not what was written."""
+    """The file differs from what was written."""
 
 
 class Stored(NamedTuple):
-    """What a file holds; the value is put together only when it is asked for, by whoever knows that it is theirs."""
+    """The content of a file; the value is unpacked only on demand, once its run is known to match."""
 
-    label: Mapping[str, Any]  # whose it is
+    label: Mapping[str, Any]  # the run it belongs to
     value: Callable[[], Any]
 
 
 class _Hashing:
-    """A stream that sums up what goes through it; also hides that it is a file, whose errors numpy would not tell."""
+    """A stream that hashes what is written; it also hides that it is a file, since NumPy would hide a file's errors."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.digest = stream, hashlib.sha256()
@@ -138,7 +138,7 @@ class _Hashing:
 
 
 def write(path: Path, label: Mapping[str, Any], value: Any) -> None:
-    """Write a file; one of that name stays whole until the new one is. Raises OSError, and leaves nothing behind."""
+    """Write a file atomically: an existing one stays intact until then. Raises OSError, and leaves nothing behind."""
     described, arrays = pack(value)
     header = json.dumps({"label": label, "value": described, "arrays": len(arrays)})
     with storage.replace_file(path) as file:
@@ -151,7 +151,7 @@ def write(path: Path, label: Mapping[str, Any], value: Any) -> None:
 
 
 def read(path: Path) -> Stored:
-    """What a file holds. Nothing of it is looked at before its checksum is found right."""
+    """The content of a file. Nothing is parsed before its checksum has been verified."""
     try:
         _require_whole(path)
         with path.open("rb") as file:
@@ -187,16 +187,16 @@ def _require_known(first: bytes) -> None:
 
 
 NAME = re.compile(r"chain-(\d+)-step-(\d+)\.checkpoint")
-MAX_DIFFERENCES = 5  # that a message names
+MAX_DIFFERENCES = 5  # listed in a message
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where a run keeps its state, and how often: what `fit` takes.
+    """Where and how often a run saves its state; passed to `fit`.
 
-    After every `every` sweeps each chain writes its state to the folder, and the last `keep` of each stay. With
-    `resume` a run that was killed, at any moment, goes on from there, and ends with the same bytes as one that was not.
-    The folder stays after the run, until `clear` is called: that is for when the model has been saved.
+    After every `every` sweeps each chain writes its state to the folder, and the last `keep` of each are kept. With
+    `resume` a run that was killed, at any moment, continues from there and ends with the same bytes as one that was
+    not. The folder stays after the run until `clear` is called, once the model has been saved.
     """
 
     folder: str | os.PathLike[str]
@@ -218,22 +218,22 @@ class Checkpoints:
 
     @property
     def exists(self) -> bool:
-        """Whether there are any to resume from."""
+        """Whether there are checkpoints to resume from."""
         return bool(self._files())
 
     def check(self) -> None:
-        """Refuse early, before hours of work, a folder that cannot be meant."""
+        """Raise an error early, before hours of work, for an unsuitable folder."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for checkpoints")
-        told = ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in self._files().items())
-        if told and not self.resume:
+        found = ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in self._files().items())
+        if found and not self.resume:
             raise CheckpointError(
-                f"{self.path} holds checkpoints of a run ({told}); resume it (--resume on the command line), "
+                f"{self.path} holds checkpoints of a run ({found}); resume it (--resume on the command line), "
                 "start again in another folder, or delete this one"
             )
 
     def begin(self, run: Mapping[str, Any]) -> RunCheckpoints:
-        """The checkpoints of this run, found or to be made. `run` is what makes it this one, by name."""
+        """The checkpoints of this run, found or to be made. `run` are the settings that identify it, by name."""
         self.check()
         run = json.loads(json.dumps(run))
         try:
@@ -242,7 +242,7 @@ class Checkpoints:
             storage.remove_unfinished(self.path)
         except BlockingIOError:  # Two runs would delete each other's files.
             raise CheckpointError(
-                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
+                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or use another folder"
             ) from None
         except OSError as error:
             raise CheckpointError(
@@ -270,16 +270,16 @@ class Checkpoints:
         for chain, steps in self._files().items():
             for step in steps:
                 self.file(chain, step).unlink(missing_ok=True)
-        with suppress(OSError):  # Not empty, or not there.
+        with suppress(OSError):  # It is not empty, or does not exist.
             (self.path / LOCK).unlink(missing_ok=True)
             self.path.rmdir()
 
     def file(self, chain: int, step: int) -> Path:
-        """The file of a chain (from 0 on) after a step; people count from 1 on."""
+        """The file of a chain (counted from 0) after a step; file names count from 1."""
         return self.path / f"chain-{chain + 1}-step-{step:08d}.checkpoint"
 
     def steps(self, chain: int) -> list[int]:
-        """Those of a chain that there are checkpoints of, ascending."""
+        """The steps for which a chain has checkpoints, ascending."""
         return self._files().get(chain, [])
 
     def _files(self) -> dict[int, list[int]]:
@@ -291,7 +291,7 @@ class Checkpoints:
         return {chain: sorted(found[chain]) for chain in sorted(found)}
 
     def _last(self, chain: int, steps: list[int], run: Mapping[str, Any]) -> Any:
-        """What the newest good file of a chain holds, if it is of this run."""
+        """The content of the newest intact file of a chain, if it belongs to this run."""
         stored = self._newest(chain, steps)
         _require_same(stored.label["run"], run, self.path)
         return stored.value()
@@ -305,14 +305,14 @@ class Checkpoints:
                 earlier = f"; trying the one before it, after step {steps[place - 1]}" if place else ""
                 warn(f"the checkpoint {file} is damaged: {error}{earlier}", CheckpointWarning)
         raise CheckpointError(
-            f"no checkpoint of chain {chain + 1} in {self.path} is good: all {len(steps)} are damaged; delete them and "
-            "resume: this chain then starts from its beginning"
+            f"no checkpoint of chain {chain + 1} in {self.path} is intact; all {len(steps)} are damaged. Delete them "
+            "and resume: this chain then starts from the beginning"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class RunCheckpoints(AbstractContextManager["RunCheckpoints"]):
-    """The checkpoints of one run: what was found of it, and what it adds."""
+    """The checkpoints of one run: those found, and those it adds."""
 
     settings: Checkpoints
     run: Mapping[str, Any]
@@ -321,23 +321,23 @@ class RunCheckpoints(AbstractContextManager["RunCheckpoints"]):
     first: int = 0  # the number of the first chain
 
     def __exit__(self, *_: object) -> None:
-        """Let the folder go, also after an error whose traceback keeps everything else alive."""
+        """Release the folder, even after an error whose traceback keeps everything else alive."""
         if self.lock is not None:
             self.lock.release()
 
     def beside(self, chains: int) -> RunCheckpoints:
-        """Those of chains that the same run has besides so many: before these, such as to find a parameter."""
+        """Checkpoints for further chains of the same run, after `chains` others, such as for finding a parameter."""
         return replace(self, first=self.first + chains)
 
     def take(self, chain: int) -> Any | None:
-        """What was found of a chain; it is handed over once, and not held any longer."""
+        """The checkpoint found for a chain; returned once, and then released."""
         return self.found.pop(self.first + chain, None)
 
     def is_due(self, step: int) -> bool:
         return step % self.settings.every == 0
 
     def save(self, chain: int, step: int, value: Any) -> None:
-        """Add a checkpoint, and delete what is too old; also what is newer, from which a damaged file kept us."""
+        """Add a checkpoint, and delete older ones beyond `keep`; also newer ones, which a damaged file made useless."""
         chain += self.first
         settings, earlier = self.settings, [other for other in self.settings.steps(chain) if other < step]
         try:
@@ -352,7 +352,7 @@ class RunCheckpoints(AbstractContextManager["RunCheckpoints"]):
             ) from error
         old = earlier[: max(0, len(earlier) + 1 - settings.keep)]
         for other in [*old, *(other for other in settings.steps(chain) if other > step)]:
-            with suppress(OSError):  # It only takes room, and the next one tries again.
+            with suppress(OSError):  # It only takes space, and the next save tries again.
                 settings.file(chain, other).unlink()
 
 
@@ -360,12 +360,12 @@ def _require_same(there: Mapping[str, Any], here: Mapping[str, Any], folder: Pat
     names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
     if not names:
         return
-    told = "; ".join(
+    listed = "; ".join(
         f"{name} is {here.get(name, 'unknown')!r}, expected {there.get(name, 'unknown')!r}"
         for name in names[:MAX_DIFFERENCES]
     )
     more = f" (and {len(names) - MAX_DIFFERENCES} more)" if len(names) > MAX_DIFFERENCES else ""
     raise CheckpointError(
-        f"the checkpoints in {folder} are of another run: {told}{more}. Repeat the call that they are of, or start "
+        f"the checkpoints in {folder} belong to another run: {listed}{more}. Repeat the call that wrote them, or start "
         "again in another folder"
     )

@@ -1,4 +1,4 @@
-"""The diagnosis of chains, as a table and in words, and the limits that it goes by."""
+"""The diagnosis of chains, as a table and in words, and its limits."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import polars as pl
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import NOISE
 
-# A half-chain at this limit has 2.3 effective draws: it has hardly moved away from where it was, and it is unknown
-# whether it is stuck or slow. The usual 1.01 or 1.05 wants 100 or 10 in each half, many hundreds of draws in all, where
-# a recommender keeps 50 to 100: its predictions would be no better for them (see MAX_ERROR).
+# A half-chain at this limit has 2.3 effective draws: it has hardly moved, and it is unknown whether it is stuck or
+# slow. The usual 1.01 or 1.05 needs 100 or 10 in each half, many hundreds of draws in all, while a recommender keeps 50
+# to 100: its predictions would be no better for them (see MAX_ERROR).
 MAX_RHAT = 1.2
-# Of so many the mean is known to a fifth of the standard deviation, the standard deviation itself to a seventh.
+# With this many draws the mean is known to a fifth of the standard deviation, the latter itself to a seventh.
 MIN_ESS = 25
 # Monte Carlo error of predictions, root mean square, in units of the noise sd, or of the spread of predictions where a
-# model has no noise sd. It adds to noise and belief in the square, so that 0.15 makes the RMSE at most 1.1 % larger
-# than endlessly many draws would. In truth it is less: beside the noise there is the uncertainty of the belief, and
-# answers average expectations of users given items, which scatter less than the drawn users that are watched. BPMF as
-# it comes is at 0.05 to 0.1 on MovieLens 100K and movielens-demo.
+# model has no noise sd. Its square adds to those of noise and belief, so 0.15 makes the RMSE at most 1.1 % larger
+# than infinitely many draws would. In practice it is less: besides the noise there is the uncertainty of the belief,
+# and predictions average expectations of users given items, which scatter less than the watched draws of users. BPMF
+# with its defaults is at 0.05 to 0.1 on MovieLens 100K and movielens-demo.
 MAX_ERROR = 0.15
-# Of the pairs, those with a large R-hat. By mere chance independent draws give it to one pair in eleven at 10 draws in
+# The share of pairs with a large R-hat. By chance alone independent draws give it to one pair in eleven at 10 draws in
 # each of two chains, and to one in three hundred at 25.
 MAX_SHARE = 0.25
-# The share of pairs that a wanted error is about. The rest are often a few pairs of which ratings tell two stories:
-# chains go from one to the other now and then, and no number of draws that anyone would take makes their mean exact.
+# The share of pairs that a wanted error applies to. The rest are often a few pairs with a bimodal posterior: chains
+# rarely switch from one mode to the other, and no practical number of draws makes their mean exact.
 SHARE_OF_PAIRS = 0.9
-# What the noise sd may differ between halves of chains once its R-hat is large. Where it still travelled in trials, it
-# had about twice as far to go; 10 % of the noise sd is 3 points of coverage of a 90 % interval.
+# The allowed difference of the noise sd between halves of chains if its R-hat is large. Where it was still drifting
+# in trials, it had about twice as far to go; 10 % of the noise sd is 3 points of coverage of a 90 % interval.
 MAX_MOVE = 0.05
 # Halves of fewer than 5 draws have no lags to estimate correlations from: whatever was drawn, the ESS would be
 # excellent. A single chain has two halves only, and needs longer ones for an R-hat that means anything.
@@ -48,7 +48,7 @@ _HEAD = ("quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "ver
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity; None is what cannot be said of it."""
+    """The figures of one quantity; None for those that cannot be computed."""
 
     quantity: str
     mean: float | None
@@ -60,7 +60,7 @@ class Row:
     verdict: str
 
     def figures(self) -> dict[str, Any]:
-        """All but the name; an infinite R-hat, which JSON does not know, is null, and the verdict tells."""
+        """All figures but the name; an infinite R-hat, which JSON cannot represent, is null (see the verdict)."""
         return {
             name: None if value == math.inf else value for name, value in asdict(self).items() if name != "quantity"
         }
@@ -68,11 +68,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The watched predictions together."""
+    """Summary figures of the watched predictions."""
 
     n: int
     above_rhat: float  # share of pairs with R-hat above the limit
-    below_ess: float | None  # share of pairs with few effective draws; None, as are errors, if there are too few at all
+    below_ess: float | None  # share of pairs with few effective draws; None, like errors, if there are too few draws
     error: float | None  # root mean square of their Monte Carlo errors, in rating units
     relative_error: float | None  # the same as a multiple of the yardstick
     error_of_most: float | None  # multiple of the yardstick that the errors of nine pairs in ten do not exceed
@@ -81,20 +81,20 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the kept draws of all chains say of themselves; `diagnosis["noise sd"]` is one row."""
+    """Convergence diagnostics of the kept draws of all chains; `diagnosis["noise sd"]` is one row."""
 
     chains: int
     warmup: int
-    draws: int  # kept a chain
+    draws: int  # kept per chain
     thin: int
     rows: tuple[Row, ...]
     pairs: Pairs | None  # None if no predictions were watched
-    yardstick: float | None  # what errors are small against: the noise sd; where there is none, the sd of predictions
+    yardstick: float | None  # the scale of errors: the noise sd, or without one the sd of predictions
     held_out_rmse: float | None  # of one chain's averaged predictions, mean over chains; None if nothing was held out
-    trouble: str | None  # what a warning says; None if there is nothing to warn of
-    wanted_error: float | None = None  # of most pairs, as a multiple of the yardstick: chains went on for it
-    acceptance: float | None = None  # of moves that propose, where a model has such
-    energy_error: float | None = None  # by how much trajectories missed their energy, where there are any
+    trouble: str | None  # the text of a warning; None if there is none
+    wanted_error: float | None = None  # of most pairs, as a multiple of the yardstick: the stopping target
+    acceptance: float | None = None  # of moves with proposals, if the model has any
+    energy_error: float | None = None  # mean energy error of trajectories, if there are any
 
     def __getitem__(self, quantity: str) -> Row:
         rows = {row.quantity: row for row in self.rows}
@@ -109,13 +109,13 @@ class Diagnosis:
         return len(self.rows)
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a quantity: quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, verdict."""
+        """One row per quantity: quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, verdict."""
         kinds = [pl.String, *[pl.Float64] * 6, pl.String]
         schema = dict(zip(Row.__dataclass_fields__, kinds, strict=True))
         return pl.DataFrame([asdict(row) for row in self.rows], schema=schema)
 
     def to_dict(self) -> dict[str, Any]:
-        """The diagnosis for JSON; null for what cannot be said."""
+        """The diagnosis for JSON; null for figures that cannot be computed."""
         return {
             "schedule": {name: getattr(self, name) for name in ("chains", "warmup", "draws", "thin")},
             "quantities": {row.quantity: row.figures() for row in self.rows},
@@ -141,7 +141,7 @@ class Diagnosis:
         )
 
     def meaning(self) -> str:
-        """What it comes to, in words."""
+        """The conclusion in words."""
         sentences = [] if self.pairs is None else [self._about_predictions(self.pairs)]
         if self.pairs is not None and self.wanted_error is not None and self.pairs.error_of_most is not None:
             sentences.append(
@@ -172,7 +172,7 @@ class Diagnosis:
         if pairs.error is None or pairs.relative_error is None:
             return text
         return (
-            f"{text}\nWith endlessly many draws they would change by about {pairs.error:.2g}, which is "
+            f"{text}\nWith infinitely many draws they would change by about {pairs.error:.2g}, which is "
             f"{pairs.relative_error:.2g} times the {self.unit} (at most {MAX_ERROR:g} expected)."
         )
 
@@ -181,11 +181,11 @@ class Diagnosis:
 
     @property
     def unit(self) -> str:
-        """What the yardstick is."""
+        """The name of the yardstick."""
         return NOISE if any(row.quantity == NOISE for row in self.rows) else "spread of the predictions"
 
     def schedule(self) -> str:
-        """How long the chains ran."""
+        """The lengths of the chains in words."""
         chains, each = ("1 chain", "") if self.chains == 1 else (f"{self.chains} chains", " each")
         draws = "1 kept draw" if self.draws == 1 else f"{self.draws:,} kept draws"
         every = "" if self.thin == 1 else f", one every {self.thin} sweeps"

@@ -1,8 +1,8 @@
-"""Have chains run long enough? R-hat, effective draws and Monte Carlo errors of what was watched.
+"""Convergence diagnostics: R-hat, effective draws and Monte Carlo errors of the watched quantities.
 
-What is looked at are the kept draws, of which answers are made, each chain cut into halves, so that one chain that
-still travels disagrees with itself just as two chains do that ended up in different places. With W the mean variance
-within the halves of n draws each, and V that of their means,
+They are computed from the kept draws, which predictions are made of, with each chain split into halves, so that one
+chain that still drifts disagrees with itself just as two chains in different places do. With W the mean variance within
+the halves of n draws each, and V that of their means,
 
     R-hat = sqrt((n - 1)/n + V/W)
 
@@ -12,10 +12,10 @@ in all
 
     ESS  = N / (1 + 2 sum of correlations at lags 1, 2 ...)     bulk: of normal scores of the ranks; tail: the lesser of
                                                                 those of the 5 % and the 95 % quantile
-    MCSE = sd / sqrt(ESS of the mean)                           how far their mean is from that of endlessly many
+    MCSE = sd / sqrt(ESS of the mean)                           how far their mean is from that of infinitely many
 
 Warnings are about predictions alone. A log joint or a hyper-parameter that mixes slowly is shown in the table, and does
-not matter to recommendations.
+not matter for recommendations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, 
 
 
 def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: DoubleArray | None) -> str | None:
-    """The first thing that makes predictions untrustworthy: without the earlier ones, the later mean nothing."""
+    """The first reason not to trust predictions; later ones are only meaningful if the earlier do not apply."""
     if names := [row.quantity for row in diagnosis.rows if row.verdict == limits.NOT_FINITE]:
         return f"{', '.join(names)}: not finite; check the ratings for extreme values, and fit again"
     if diagnosis.draws < limits.MIN_DRAWS_A_CHAIN or diagnosis.draws * diagnosis.chains < limits.MIN_DRAWS:
@@ -52,8 +52,8 @@ def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: D
 
 
 def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
-    """Errors that are too large, or larger than what chains went on for."""
-    of_most = "the most draws were taken, and the Monte Carlo error of nine in ten is"
+    """The message about errors that are too large, or larger than the target of the chains."""
+    of_most = "the maximum number of draws was taken, and the Monte Carlo error of nine in ten is"
     for found, error, limit in (
         ("their Monte Carlo error is", pairs.relative_error, limits.MAX_ERROR),
         (of_most, pairs.error_of_most, diagnosis.wanted_error),
@@ -62,27 +62,27 @@ def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
             now, wanted = diagnosis.draws, math.ceil(diagnosis.draws * (error / limit) ** 2)  # It falls with the root.
             return (
                 f"predictions are not exact enough: {found} {error:.3f} times the {diagnosis.unit} (at most {limit:g} "
-                f"expected); about {wanted - now} more draws a chain are needed: set draws={wanted} (now {now})"
+                f"expected); about {wanted - now} more draws per chain are needed: set draws={wanted} (now {now})"
             )
     return None
 
 
 def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
-    """Whether it is chains with one another, each of them at rest, or a chain with its own past."""
+    """Say whether chains disagree with one another, each of them stable, or a chain with its own past."""
     chains = drawn.shape[1]
     unsettled = drawn[figures.rhat > limits.MAX_RHAT]
     if chains == 1 or not len(unsettled):
         return ""
     is_steady = np.all([rhat(unsettled[:, [chain]]) <= limits.MAX_RHAT for chain in range(chains)], axis=0)
-    found = f"the {chains} chains disagree, each of them at rest in a place of its own: "
+    found = f"the {chains} chains disagree, each of them stable in a different region: "
     return found if is_steady.mean() >= 0.5 else ""
 
 
 def _unsettled_pairs(diagnosis: Diagnosis, pairs: Pairs, figures: Figures) -> str | None:
-    """What is wrong if chains disagree about too many pairs, or about a few by too much."""
+    """The message if chains disagree about too many pairs, or about a few by too much."""
     spread, yardstick = root_mean_square(figures.sd), diagnosis.yardstick
     if spread is None or not yardstick or spread <= limits.MAX_ERROR * yardstick:
-        return None  # Draws that scatter less than the error allowed are exact enough, each of them.
+        return None  # Draws that scatter less than the allowed error are each exact enough.
     found = f"{pairs.above_rhat:.0%} of the watched pairs have R-hat above {limits.MAX_RHAT:g}"
     if pairs.above_rhat > limits.MAX_SHARE:
         return f"{found} (at most {limits.MAX_SHARE:.0%} expected)"
@@ -101,24 +101,24 @@ def _too_few(diagnosis: Diagnosis) -> str:
     now = diagnosis.draws
     return (
         f"predictions are averages of {now * diagnosis.chains} draws, too few to judge them by: at least "
-        f"{wanted - now} more a chain are needed; set draws={wanted} or more (now {now})"
+        f"{wanted - now} more per chain are needed; set draws={wanted} or more (now {now})"
     )
 
 
 def _not_settled(diagnosis: Diagnosis, quantity: str, found: str) -> str:
-    """Chains, or a chain and its own past, disagree: more of the same would only average the wrong with the right."""
+    """The message that chains, or a chain and its own past, disagree: more draws alone would not help."""
     have = "has" if quantity == NOISE else "have"
-    # Twice nothing is nothing: then what was kept should have been warm-up.
+    # Twice zero is zero: then the kept draws should have been warm-up.
     now, longer = diagnosis.warmup, max(2 * diagnosis.warmup, diagnosis.draws * diagnosis.thin)
     what = "double the warm-up" if longer == 2 * now else "let chains warm up longer" if now else "let chains warm up"
-    return f"{quantity} {have} not settled: {found}; {what}: set warmup={longer} (now {now})"
+    return f"{quantity} {have} not converged: {found}; {what}: set warmup={longer} (now {now})"
 
 
 def diagnose(trace: Trace) -> Diagnosis:
     """Judge the kept draws of every quantity and of the watched predictions.
 
-    What is averaged while a chain runs, such as the held-out RMSE, is no series of draws and has no row, nor has what
-    tells how moves went.
+    Running averages, such as the held-out RMSE, are not series of draws and have no row, nor have statistics of the
+    moves.
     """
     if not isinstance(trace, Trace):
         raise InvalidParameterError(
@@ -131,7 +131,7 @@ def diagnose(trace: Trace) -> Diagnosis:
     held_out = trace.quantities.get(HELD_OUT)
     if len(drawn):
         median = _of_all(figures, limits.MEDIAN, np.median, np.median)
-        worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not be of one pair
+        worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not belong to one pair
         rows = (*rows, median, worst)
     diagnosis = Diagnosis(
         chains=int(drawn.shape[1]),
@@ -151,14 +151,14 @@ def diagnose(trace: Trace) -> Diagnosis:
 
 
 def check_convergence(trace: Trace) -> str | None:
-    """The message of a ConvergenceWarning, or None: predictions that cannot be trusted yet, and what is missing."""
+    """The message of a ConvergenceWarning, or None: which predictions cannot be trusted yet, and what to do."""
     return diagnose(trace).trouble
 
 
 def monte_carlo_errors(trace: Trace) -> DoubleArray | None:
-    """The errors of watched predictions, as multiples of the yardstick; None if they cannot be said.
+    """The errors of watched predictions, as multiples of the yardstick; None if they cannot be computed.
 
-    The same as those that `diagnose` sums up, without all the rest: for a rule that asks again and again.
+    The same that `diagnose` summarizes, without the rest: for a stopping rule that is called repeatedly.
     """
     quantities = {name: kept(trace, trace.quantities[name]) for name in (NOISE,) if name in trace.quantities}
     drawn = np.moveaxis(kept(trace, trace.predictions), 2, 0)
@@ -190,7 +190,7 @@ def _mean_of(trace: Trace, name: str) -> float | None:
 
 
 def _yardstick(quantities: dict[str, DoubleArray], drawn: DoubleArray) -> float | None:
-    """What an error is small against: the noise, or where a model has none the differences between predictions."""
+    """The scale of errors: the noise, or without one the spread of predictions."""
     noise = quantities.get(NOISE)
     if noise is not None and noise.size:
         return number(noise.mean())
@@ -199,15 +199,15 @@ def _yardstick(quantities: dict[str, DoubleArray], drawn: DoubleArray) -> float 
 
 @dataclass(frozen=True)
 class Exactness:
-    """Chains go on, a block of draws at a time, until the Monte Carlo errors of watched predictions are small.
+    """A stopping rule: chains run, block by block, until the Monte Carlo errors of watched predictions are small.
 
-    Nine pairs in ten must have an error of at most `error`, in units of the noise sd (where there is none, of the
-    spread of the predictions), and all together must not make the diagnostics warn. Chains that disagree have large
-    errors: they go on to the most that the schedule allows.
+    Nine pairs in ten must have an error of at most `error`, in units of the noise sd (or, without one, of the spread of
+    the predictions), and together they must not trigger a warning. Chains that disagree have large errors: they run to
+    the maximum of the schedule.
     """
 
     error: float
-    block: int  # draws of each chain between two looks, and the least that are taken
+    block: int  # draws of each chain between two checks, and the minimum number
 
     def is_met(self, trace: Trace) -> bool:
         errors = monte_carlo_errors(trace)
@@ -220,7 +220,7 @@ class Exactness:
 
 
 def halves(series: DoubleArray) -> DoubleArray:
-    """Both halves of every chain, as chains; of an odd number of draws the middle one is left out."""
+    """Both halves of every chain, as chains; with an odd number of draws the middle one is left out."""
     half = series.shape[-1] // 2
     return np.concatenate([series[..., :half], series[..., -half:]], axis=-2)
 
@@ -229,14 +229,14 @@ def rhat(series: DoubleArray) -> DoubleArray:
     """R-hat of series x chains x draws; one chain is enough, because it has two halves."""
     cut = halves(series)
     folded = np.abs(cut - np.median(cut, axis=(1, 2), keepdims=True))
-    # Folded draws may be all the same (two values only), which says nothing: fmax takes the other.
+    # Folded draws may all be equal (two values only), which is uninformative: fmax takes the other.
     return np.fmax(_disagreement(_normal_scores(cut)), _disagreement(_normal_scores(folded)))
 
 
 def correlations(values: DoubleArray, lags: int) -> DoubleArray:
     """Correlations of a series (chains x sweeps) with itself, at lags 0, 1 ... `lags`.
 
-    Against the mean and variance of all chains together, as in the ESS: a chain that stays in a place of its own is
+    Against the mean and variance of all chains together, as in the ESS: a chain that stays in a region of its own is
     correlated with itself at every lag.
     """
     centred = values - values.mean()
@@ -255,21 +255,21 @@ def _normal_scores(series: DoubleArray) -> DoubleArray:
 
 
 def _disagreement(chains: DoubleArray) -> DoubleArray:
-    """R-hat as the formula above has it."""
+    """R-hat by the formula above."""
     n = chains.shape[-1]
     within = chains.var(axis=-1, ddof=1).mean(axis=-1)
     between = chains.mean(axis=-1).var(axis=-1, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # Chains that stand still, each in its place: infinite.
+    with np.errstate(divide="ignore", invalid="ignore"):  # Constant chains with different values: infinite.
         return np.asarray(np.sqrt((n - 1) / n + between / within))
 
 
 TAIL = 0.05
-SAME = 1e-12  # relative: a quantity that changes by less is a constant, written in another way
+SAME = 1e-12  # relative: a quantity that changes by less is constant up to rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """Figures of several series at once, one entry each; NaN is what cannot be said."""
+    """Figures of several series at once, one entry each; NaN for those that cannot be computed."""
 
     mean: DoubleArray
     sd: DoubleArray
@@ -315,7 +315,7 @@ def measured(series: DoubleArray) -> Figures:
 
 
 def _verdict(rhat: float | None, ess_bulk: float | None) -> str:
-    """Not by the tail ESS: answers are mixtures of normals, whose tails do not hang on a rare draw."""
+    """The verdict; the tail ESS is ignored: predictions are mixtures, whose tails do not depend on rare draws."""
     if ess_bulk is None or math.isnan(ess_bulk):
         return limits.TOO_FEW
     if rhat is not None and rhat > limits.MAX_RHAT:
@@ -324,19 +324,19 @@ def _verdict(rhat: float | None, ess_bulk: float | None) -> str:
 
 
 def effective_for_mean(series: DoubleArray) -> DoubleArray:
-    """How many independent draws would have a mean as exact."""
+    """The number of independent draws with an equally exact mean."""
     return _ess(series, method="mean")
 
 
 def _ess(series: DoubleArray, **options: Any) -> DoubleArray:
-    from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
+    from arviz_stats.base.array import array_stats  # The import takes a second: only when needed.
 
     ess: Callable[..., DoubleArray] = array_stats.ess
     return ess(series, **options)
 
 
 def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
-    """One row for all pairs; those that cannot be judged are left out, unless it is for not being finite."""
+    """One row for all pairs; those without figures are left out, unless they are not finite."""
     if limits.NOT_FINITE in figures.verdicts:
         return Row(name, None, None, None, None, None, None, limits.NOT_FINITE)
 
@@ -352,7 +352,7 @@ def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
 
 
 def summary(figures: Figures, yardstick: float | None) -> Pairs:
-    """All pairs together."""
+    """Summary figures of all pairs."""
     error = root_mean_square(figures.mcse)
     bulk = np.where(np.isnan(figures.ess_bulk), np.inf, figures.ess_bulk)
     return Pairs(
@@ -367,7 +367,7 @@ def summary(figures: Figures, yardstick: float | None) -> Pairs:
 
 
 def of_most(errors: DoubleArray) -> float:
-    """What nine in ten of them do not exceed; those that are not known do not count."""
+    """The value that nine in ten of them do not exceed; unknown ones are ignored."""
     return float(np.nanquantile(errors, limits.SHARE_OF_PAIRS))
 
 
@@ -378,5 +378,5 @@ def root_mean_square(values: DoubleArray) -> float | None:
 
 
 def number(value: float) -> float | None:
-    """None for what cannot be said."""
+    """The value, or None if it is NaN."""
     return None if math.isnan(value) else float(value)

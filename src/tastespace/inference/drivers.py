@@ -1,4 +1,4 @@
-"""The loops that all inference runs in: every algorithm is a transition, and nothing else iterates."""
+"""The loops of all inference: every algorithm is a transition, and nothing else iterates."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PATIENCE = 0.1  # seconds until an interrupt is noticed
 def side_by_side(
     run: Callable[[Piece], None], pieces: Sequence[Piece], workers: int, stopped: list[BaseException]
 ) -> None:
-    """Run all in threads of their own; the first that fails, or an interrupt, stops the others.
+    """Run all pieces in threads; the first that fails, or an interrupt, stops the others.
 
-    What runs looks into `stopped` and ends with the step that it is in: a thread cannot be left alone inside a kernel
-    while the program ends.
+    Running pieces check `stopped` and end with their current step: a thread must not be left inside a kernel while the
+    program ends.
     """
     waiting, lock = deque(pieces), Lock()
 
@@ -48,9 +48,9 @@ def side_by_side(
 
 
 def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseException]) -> None:
-    """Do the work in so many threads and wait for them; what stopped them is raised.
+    """Do the work in this number of threads and wait for them; raises what stopped them.
 
-    They say themselves when they end. `Thread.join` does not: interrupted, it takes a running thread for one that has
+    Threads signal when they end. `Thread.join` does not: interrupted, it takes a running thread for one that has
     ended (Python 3.11), and a program must not end while kernels run.
     """
     ends: list[Event] = []
@@ -67,15 +67,15 @@ def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseEx
             ends.append(end)
             try:
                 Thread(target=until_the_end, args=(end,)).start()
-            except RuntimeError:  # The system has no thread left: this one has ended before it began.
+            except RuntimeError:  # The system has no thread left: this one ended before it started.
                 end.set()
                 raise
         for end in ends:
             while not end.wait(PATIENCE):
-                pass  # Not one long wait: an interrupt may reach another thread, and not wake this one.
+                pass  # Not one long wait: an interrupt may reach another thread without waking this one.
     except BaseException as error:
         stopped.append(error)
-        while not all(end.is_set() for end in ends):  # However many interrupts there are.
+        while not all(end.is_set() for end in ends):  # However many interrupts arrive.
             with suppress(KeyboardInterrupt):
                 sleep(PATIENCE)
         raise
@@ -103,9 +103,9 @@ def ascend(
     phase: str = "sweep",
     observer: Observer = silent,
 ) -> tuple[State, list[Stats]]:
-    """Climb until the stopping rule is content with the trace so far, or the steps are used up.
+    """Iterate until the stopping rule is satisfied by the trace so far, or the steps are used up.
 
-    `state` is where it begins, None for where the transition would.
+    `state` is the first state, None for that of the transition.
     """
     state, trace = transition.init(rng) if state is None else state, list[Stats]()
     for step in range(1, steps + 1):
@@ -131,7 +131,7 @@ def small_change(name: str, tolerance: float) -> Stop:
 
 
 def no_improvement(name: str, patience: int) -> Stop:
-    """Stop when a figure that should fall has not for this many steps."""
+    """Stop when a figure that should fall has not fallen for this many steps."""
 
     def stop(trace: list[Stats]) -> bool:
         best = min(range(len(trace)), key=lambda step: trace[step][name])
@@ -142,30 +142,30 @@ def no_improvement(name: str, patience: int) -> Stop:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long chains run, and what of them is kept."""
+    """How long chains run, and which draws are kept."""
 
     chains: int
-    warmup: int  # steps of a chain before the first that counts
-    draws: int  # kept a chain; with a rule, the most of them
-    thin: int = 1  # steps a kept draw
+    warmup: int  # steps of a chain before draws are kept
+    draws: int  # kept per chain; with a rule, the maximum
+    thin: int = 1  # steps per kept draw
     until: Exactness | None = None  # the rule that ends chains earlier
 
     @property
     def steps(self) -> int:
-        """Steps of one chain, at most."""
+        """The maximum number of steps of one chain."""
         return self.warmup + self.draws * self.thin
 
     @property
     def total(self) -> int | None:
-        """Steps of all chains; None where a rule may end them earlier."""
+        """The steps of all chains; None if a rule may end them earlier."""
         return self.steps * self.chains if self.until is None else None
 
     def keeps(self, step: int) -> bool:
-        """Whether the state after this step (from 1 on) is a kept draw."""
+        """Whether the state after this step (counted from 1) is a kept draw."""
         return step > self.warmup and (step - self.warmup) % self.thin == 0
 
     def looks(self) -> Iterator[int]:
-        """The steps after which all chains wait for one another, and the rule is asked; the last is the end."""
+        """The steps after which all chains wait for one another and the rule is evaluated; the last is the end."""
         if self.until is not None:
             block = self.until.block * self.thin
             yield from range(self.warmup + block, self.steps, block)
@@ -174,30 +174,30 @@ class Schedule:
 
 @dataclass
 class Chain(Generic[State, Kept]):
-    """What one chain left behind."""
+    """The result of one chain."""
 
     last: State
     draws: list[Kept] = field(default_factory=list)
-    trace: list[Stats] = field(default_factory=list)  # one entry a step, warm-up included
+    trace: list[Stats] = field(default_factory=list)  # one entry per step, warm-up included
 
 
-# What is kept of a state, which is the so-manieth kept draw of its chain (from 0 on).
+# Maps a state, and its number among the kept draws of its chain (from 0), to what is kept.
 Keep = Callable[[State, int], Kept]
-# Looks at the state after each step (whose number it gets), and may add figures to its own.
+# Called with the state after each step and the number of the step; may add figures to those of the step.
 Watch = Callable[[State, int], Stats]
-# What was watched of chains until a step.
+# The trace of chains up to a step.
 Traced = Callable[[Sequence[Chain[State, Kept]], int], Trace]
 
 
 @runtime_checkable
 class Saves(Protocol):
-    """A `Keep` or `Watch` with a memory of its own: that, too, belongs into a checkpoint."""
+    """A `Keep` or `Watch` with its own memory, which belongs into a checkpoint, too."""
 
     def saved(self) -> Any:
-        """What it remembers, as `tastespace.inference.checkpoints` takes it."""
+        """Its memory, as `tastespace.inference.checkpoints` takes it."""
 
     def restore(self, remembered: Any) -> None:
-        """Go on from there."""
+        """Continue from this memory."""
 
 
 def sample(
@@ -215,11 +215,11 @@ def sample(
     threads: int,
     observer: Observer,
 ) -> list[Chain[State, Kept]]:
-    """Run chains side by side, each with a generator of its own, so that their number of threads changes nothing.
+    """Run chains in parallel, each with its own generator, so that the number of threads changes nothing.
 
-    `keeps` and `watches` have one function a chain. `reported` are the figures that the observer gets, None for all.
-    `traced` is what the schedule's rule looks at, if it has one. Chains found among the `checkpoints` go on from there.
-    `starts` are states to begin with, one a chain, in place of those that the transition would.
+    `keeps` and `watches` have one function per chain. `reported` are the figures that the observer gets, None for all.
+    `traced` gives the trace for the schedule's rule, if it has one. Chains found among the `checkpoints` continue from
+    there. `starts` are the first states, one per chain, in place of those of the transition.
     """
     lock, done = Lock(), 0
     stopped: list[BaseException] = []
@@ -262,7 +262,7 @@ def sample(
 
 @dataclass(eq=False)
 class _Walker(Generic[State, Kept]):
-    """A chain on its way, with all that belongs to it."""
+    """A running chain with everything that belongs to it."""
 
     number: int
     rng: Generator
@@ -279,7 +279,7 @@ class _Walker(Generic[State, Kept]):
         return 0 if self.chain is None else len(self.chain.trace)
 
     def walk(self, end: int, tell: Callable[[Stats], None], stopped: Sequence[BaseException]) -> None:
-        """Until so many steps are done; a chain that was restored may be there already."""
+        """Run until this many steps are done; a restored chain may have done them already."""
         if self.chain is None:
             self.chain = Chain(self.transition.init(self.rng))
         for step in range(self.step + 1, end + 1):
@@ -298,7 +298,7 @@ class _Walker(Generic[State, Kept]):
         return stats
 
     def save(self) -> None:
-        """Write all that the chain needs to go on, unless it is there already."""
+        """Write a checkpoint of the chain, unless this step has been written already."""
         if self.checkpoints is None or self.chain is None or self.on_disk == self.step:
             return
         content: Mapping[str, Any] = {
@@ -313,7 +313,7 @@ class _Walker(Generic[State, Kept]):
         self.on_disk = self.step
 
     def restore(self) -> None:
-        """Go on from the checkpoint, if there is one."""
+        """Continue from the checkpoint, if there is one."""
         content = None if self.checkpoints is None else self.checkpoints.take(self.number)
         if content is None:
             return

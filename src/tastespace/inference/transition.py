@@ -1,4 +1,4 @@
-"""Transitions: one move of an inference algorithm, as a pure function of its state; and the models they are of."""
+"""Transitions, single moves of an inference algorithm as pure functions of its state, and the models behind them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Stats = Mapping[str, float]
 
 
 class Transition(Protocol[State]):
-    """Bound to a model and its data; `step` changes nothing but returns the next state."""
+    """A transition bound to a model and its data; `step` changes nothing but returns the next state."""
 
     def init(self, rng: Generator) -> State: ...
 
@@ -44,7 +44,7 @@ Params = TypeVar("Params")
 
 
 class Model(Protocol[Params]):
-    """Parameters from a prior, ratings given parameters."""
+    """A generative model: parameters from a prior, ratings given parameters."""
 
     def sample_prior(self, where: Ratings, rng: Generator) -> Params:
         """Parameters for as many users and items as these ratings have."""
@@ -60,7 +60,7 @@ class Model(Protocol[Params]):
 
 
 class Reporting(Protocol):
-    """A state that knows what happened in the step that led to it."""
+    """A state that reports statistics of the step that led to it."""
 
     def stats(self) -> Stats: ...
 
@@ -70,7 +70,7 @@ ReportingState = TypeVar("ReportingState", bound=Reporting)
 
 @dataclass(frozen=True)
 class Bound(Generic[ReportingState]):
-    """`start` makes the first state, `move` the next one; what the state reports are the figures of the step."""
+    """A transition from two functions: `start` makes the first state, `move` the next, which reports the figures."""
 
     start: Callable[[Generator], ReportingState]
     move: Callable[[ReportingState, Generator], ReportingState]
@@ -86,20 +86,20 @@ class Bound(Generic[ReportingState]):
 PREFIX = "trace:"
 # Names that mean something to readers of a trace; any other is just a quantity.
 NOISE, LOG_JOINT, HELD_OUT = "noise sd", "log joint", "held-out rmse"
-ACTIVE = "active factors"  # columns that are of use, where a prior lets the others shrink
-ACCEPTANCE, ENERGY_ERROR = "acceptance", "energy error"  # of moves that propose: how they went, not what they found
+ACTIVE = "active factors"  # columns in use, if a prior shrinks the others
+ACCEPTANCE, ENERGY_ERROR = "acceptance", "energy error"  # statistics of moves, not of the posterior
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
     """Figures by name, and the predictions of some watched pairs: identified quantities only, never raw factors."""
 
-    warmup: int  # sweeps before the first that counts
-    thin: int  # of those that count, every so many is a kept draw
+    warmup: int  # sweeps before draws are kept
+    thin: int  # sweeps per kept draw after warm-up
     quantities: Mapping[str, DoubleArray]  # chains x sweeps each
     predictions: FloatArray  # chains x sweeps x pairs, in rating units
-    wanted_error: float | None = None  # chains went on for it (see `Exactness`); None if their length was given
-    rank_search: DoubleArray | None = None  # 2 x sweeps: columns, and those of use, while their number was sought
+    wanted_error: float | None = None  # the target of the stopping rule (see `Exactness`); None if the length was given
+    rank_search: DoubleArray | None = None  # 2 x sweeps: columns, and those in use, while their number was sought
 
     @property
     def chains(self) -> int:
@@ -110,7 +110,7 @@ class Trace:
         return int(self.predictions.shape[1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that must be saved."""
+        """All arrays that must be saved."""
         arrays: dict[str, NDArray[Any]] = {f"{PREFIX}quantity:{name}": value for name, value in self.quantities.items()}
         arrays[f"{PREFIX}predictions"] = self.predictions
         arrays[f"{PREFIX}schedule"] = np.array([self.warmup, self.thin])
@@ -122,7 +122,7 @@ class Trace:
 
     @classmethod
     def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Trace | None:
-        """What `arrays` gave, if there is one among these."""
+        """The trace from its `arrays`, or None if there is none among these."""
         if f"{PREFIX}schedule" not in arrays:
             return None
         warmup, thin = (int(value) for value in arrays[f"{PREFIX}schedule"])

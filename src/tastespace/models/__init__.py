@@ -1,6 +1,8 @@
-"""What is believed: recommenders, one folder a family, and the table of their names.
+"""What is believed: recommenders, one folder for each family, and the table of their names.
 
 Begin with `base/recommender.py`. `MODELS` names the module and class of each model, so that listing names imports none.
+Families import `base/`, the files of this folder, `index` and what is below it, and not one another; only `composed/`
+and `registry.py`, which says what suits given ratings, know several.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tastespace import EASE as EASE
     from tastespace import PMF as PMF
     from tastespace import VB as VB
+    from tastespace import Blend as Blend
     from tastespace import DampedBias as DampedBias
     from tastespace import EmpiricalBayes as EmpiricalBayes
     from tastespace import GlobalMean as GlobalMean
@@ -64,6 +67,7 @@ MODELS = ModelTable(
         "logistic": "factorization.implicit.logistic_mf:LogisticMF",
         "ease": "linear.ease:EASE",
         "joint": "composed.joint:Joint",
+        "blend": "composed.blend:Blend",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
     }
 )

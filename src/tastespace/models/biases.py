@@ -1,6 +1,6 @@
 """Biases, which several families start from: rating = mean + user bias + item bias.
 
-    minimise  sum (r - g - c_i - d_j)^2 + user_damping |c|^2 + item_damping |d|^2
+    minimize  sum (r - g - c_i - d_j)^2 + user_damping |c|^2 + item_damping |d|^2
 
 over c and d by alternating exact steps; g is the mean of all ratings.
 """
@@ -19,7 +19,7 @@ from tastespace.data.ratings import Ratings
 def damped_biases(
     observed: Ratings, user_damping: float, item_damping: float, sweeps: int
 ) -> tuple[DoubleArray, DoubleArray]:
-    """The biases of users and of items, each pulled to zero as by `damping` extra ratings of none."""
+    """The biases of users and of items, each shrunk to zero as by `damping` extra ratings without deviation."""
     by_user = observed.by_user
     user_rows, item_rows = by_user.rows(), by_user.columns
     residuals = by_user.values.astype(np.float64) - observed.mean
@@ -36,25 +36,25 @@ def damped_biases(
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """rating = mean + user bias + item bias, for users whose ratings are at hand."""
+    """rating = mean + user bias + item bias, for users whose ratings are known."""
 
     mean: float
     item_bias: FloatArray
     user_damping: float  # a user's bias is a sum over their ratings, divided by their number plus this
 
     def user_bias(self, history: CSR) -> FloatArray:
-        """The bias of users with these ratings (columns are item rows), the items being what they are."""
+        """The bias of users with these ratings (columns are item rows), for fixed item biases."""
         residuals = history.values - self.mean - self.item_bias[history.columns]
         total = np.bincount(history.rows(), residuals, minlength=len(history))
         return np.asarray(total / np.maximum(history.counts + self.user_damping, 1e-12), np.float32)
 
     def residuals(self, history: CSR, user_bias: FloatArray) -> CSR:
-        """What the baseline leaves of these ratings."""
+        """These ratings less the baseline."""
         values = history.values - np.float32(self.mean) - user_bias[history.rows()] - self.item_bias[history.columns]
         return CSR(history.offsets, history.columns, values)
 
     def ratings(self, user_bias: FloatArray, item_rows: IntArray) -> FloatArray:
-        """Of pairs; item row -1 has no bias."""
+        """The baseline of pairs; item row -1 has no bias."""
         return (self.mean + user_bias + taken(self.item_bias, item_rows)).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Which model suits ratings, by what their values say, and why."""
+"""Which model suits ratings, by their feedback type, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tastespace.models.composed.joint import Joint
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
 
-FIRST_CHOICES: dict[Kind, type[Recommender]] = {  # by the kind of the ratings, the model to begin with
+FIRST_CHOICES: dict[Kind, type[Recommender]] = {  # the model to begin with, by the kind of the ratings
     "stars": Joint,
     "yes-no": BPMF,
     "counts": ImplicitALS,
@@ -21,7 +21,7 @@ FIRST_CHOICES: dict[Kind, type[Recommender]] = {  # by the kind of the ratings, 
 
 
 class Suited(NamedTuple):
-    """A recommender that is yet to be fitted, and why it is this one."""
+    """An unfitted recommender, and the reason why it suits."""
 
     recommender: Recommender
     reason: str
@@ -42,18 +42,18 @@ def suitable_model(ratings: Ratings, *, seed: int | None = None) -> Suited:
 
 
 def suited(model: type[Recommender], ratings: Ratings) -> Recommender:
-    """A model of this class with the parameters that the kind of the ratings asks for, all others as usual."""
+    """A model of this class with the parameters that suit the kind of the ratings, all others at their defaults."""
     return model(**model.settings_for(ratings.kind))
 
 
 def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
-    """Why a model does not suit ratings, and which would, in a sentence; None where there is nothing to say."""
+    """Why a model does not suit ratings, and which would, in a sentence; None if there is nothing to say."""
     (kind, known_by), name = ratings.kind_and_reason, type(recommender).__name__
     if recommender.suits("one-class"):
         if recommender.suits("stars") or kind != "stars" or ratings.range[0] <= 0:
-            return None  # What cannot be a choice is an error of the fit, and enough to be told.
+            return None  # Values that cannot be implicit feedback are an error of the fit, which is enough.
         return (
-            f"the values are stars ({known_by}), and {name} takes all of them for things chosen, the lowest as well; "
+            f"the values are stars ({known_by}), but {name} takes all of them for choices, even the lowest; "
             "joint would suit"
         )
     low, high = ratings.range
@@ -61,11 +61,11 @@ def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
         return None  # An error of the fit, too.
     if low == high:
         advice = "; for what was clicked, played or bought, implicit-als would suit" if kind in CHOICES else ""
-        return f"all ratings are {low:g}: their values tell nothing, and neither will predictions of {name}{advice}"
+        return f"all ratings are {low:g}: their values say nothing, and neither will predictions of {name}{advice}"
     if kind in CHOICES:
         declared = "" if ratings.declared_kind else "; if they are stars, declare it (in Python kind=, else --kind)"
         return (
-            f"the values are {kind} ({known_by}), and {name} takes them for stars, so that lists hold what few chose "
+            f"the values are {kind} ({known_by}), but {name} takes them for stars, so lists hold items that few chose "
             f"often; implicit-als would suit{declared}"
         )
     return None

@@ -1,4 +1,4 @@
-"""Pictures of a comparison of models: errors by sweeps and by seconds, by groups of users, and against the cost."""
+"""Figures of a comparison of models: errors by sweeps and seconds, by groups of users, against the cost; lists."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import INK, PALE, Look, Picture
-from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
+from tastespace.selection.comparison import DECISIVE, Entry, ModelComparison
 from tastespace.selection.trials import Moment
 
-# Told apart by those who see few colours, too: shapes differ as well, and every line has its name at its end.
+# Distinguishable without colour vision: shapes differ as well, and every line has its name at its end.
 COLOURS = ("#0f7b8a", "#b5562b", INK, "#5b7f3a", "#8a4f9e", "#a87b00", "#2f74c0", "#77858e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 CONTENT = "comparison.json"
-FIGURES = ("learning", "groups", "cost")  # all that are ever written
-QUICKEST = 1e-3  # seconds: what is faster is drawn there
+FIGURES = ("learning", "groups", "cost", "lists")  # all that may be written
+QUICKEST = 1e-3  # seconds: faster fits are drawn here
 GAP = 0.062  # between two names, as a share of the height
-SHOWN = 0.95  # of what is reported during a fit is within the axis
-FAR = 3.0  # a model worse than the middle one by so many times its distance from the best is off the scale
+SHOWN = 0.95  # share of the values reported during a fit that is within the axis
+FAR = 3.0  # a model farther from the best than this many times the distance of the middle one is off the scale
 
 
 @dataclass(frozen=True)
 class Named:
-    """A point that is to have a name beside the panel."""
+    """A point labelled beside the panel."""
 
     name: str
     x: float
@@ -42,10 +42,10 @@ class Named:
 def write_comparison(
     comparison: ModelComparison, folder: str | Path, content: Mapping[str, Any] | None = None
 ) -> list[Path]:
-    """Write figures (SVG) and comparison.json, which has all that they show, to a folder; their paths.
+    """Write figures (SVG) and comparison.json, which has all that they show, to a folder; returns their paths.
 
-    `content` is what the file is to hold, by default `comparison.to_dict()`. A figure that an earlier comparison left
-    there, and for which this one has nothing to show, is removed. Needs the extra `plot`.
+    `content` is the content of the file, by default `comparison.to_dict()`. A figure that an earlier comparison left
+    there is removed if this one has nothing to show for it. Needs the extra `plot`.
     """
     folder = plot.prepare_folder(folder)
     text = json.dumps(comparison.to_dict() if content is None else content, indent=1, allow_nan=False)
@@ -53,9 +53,9 @@ def write_comparison(
 
 
 def pictures(comparison: ModelComparison) -> list[Picture]:
-    """All that there is to be drawn."""
-    made = [learning_picture(comparison), groups_picture(comparison), cost_picture(comparison)]
-    return [picture for picture in made if picture is not None]
+    """All figures for which there are values."""
+    draw = (learning_picture, groups_picture, cost_picture, lists_picture)
+    return [picture for picture in (each(comparison) for each in draw) if picture is not None]
 
 
 def learning_picture(comparison: ModelComparison) -> Picture | None:
@@ -101,7 +101,7 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
         axes.plot(filled, values, **looks[model].line | looks[model].point)
         names.append(Named(model, filled[-1], values[-1], looks[model]))
     shown = [group.measures[measure] for found in groups.values() for group in found if group.n]
-    is_error = measure in SMALLER_IS_BETTER
+    is_error = measure in DECISIVE
     low, high = _padded(min(shown), max(shown))
     axes.set_ylim(low if is_error else 0.0, high)
     any_groups = next(iter(groups.values()))
@@ -115,8 +115,8 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
 
 
 def cost_picture(comparison: ModelComparison) -> Picture | None:
-    """What each model achieves against the seconds of its fit, with a line along those that none beats in both."""
-    measure, smaller = comparison.measure, comparison.measure in SMALLER_IS_BETTER
+    """The measure of each model against the seconds of its fit, with a line along the Pareto front."""
+    measure, smaller = comparison.measure, comparison.measure in DECISIVE
     looks = _looks(comparison)
     named = [
         Named(entry.model, max(entry.cost.seconds, QUICKEST), value, looks[entry.model])
@@ -128,16 +128,11 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     low, high = _limits([point.y for point in named], smaller=smaller)
     near = [point for point in named if low <= point.y <= high]
     figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
-    # Models that no faster one equals, from the fastest on.
+    # Models that no faster model equals, from the fastest on.
     best = plot.frontier(near, lambda one: (one.x, one.y), lambda one, other: (one.y < other.y) == smaller)
     line: dict[str, Any] = {"color": PALE, "linewidth": 6, "alpha": 0.35, "drawstyle": "steps-post", "zorder": 1}
     axes.plot([point.x for point in best], [point.y for point in best], **line)
-    for point in near:
-        span = _span(comparison[point.name], measure, point.y)
-        if span is not None:
-            axes.vlines(point.x, *span, color=point.look.colour, linewidth=1.5, alpha=0.75)
-        axes.plot([point.x], [point.y], linestyle="none", zorder=3, **point.look.point)
-    axes.margins(x=0.08)
+    _draw_points(axes, near, comparison, measure)
     axes.set_ylim(low, high)
     _in_seconds(axes)
     _name_ends(axes, near)
@@ -150,8 +145,44 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     return Picture.of(figure, "cost", title, f", the best first: {words}.")
 
 
+def lists_picture(comparison: ModelComparison) -> Picture | None:
+    """The quality of the lists of each model against their coverage of the catalogue; None without lists."""
+    ndcg, coverage = f"ndcg@{comparison.k}", f"coverage@{comparison.k}"
+    looks = _looks(comparison)
+    values = {entry.model: (entry.value(coverage), entry.value(ndcg)) for entry in comparison.ranked}
+    named = [
+        Named(model, x, y, looks[model])
+        for model, (x, y) in values.items()
+        if x is not None and y is not None and not math.isnan(y)
+    ]
+    if not named:
+        return None
+    figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
+    _draw_points(axes, named, comparison, ndcg)
+    axes.set_ylim(0, _padded(0, max(point.y for point in named))[1])
+    axes.set_xlabel(f"coverage: the share of the catalogue in lists of {comparison.k}")
+    _name_ends(axes, named)
+    name = display_name(ndcg)
+    whiskers = f"{name}; whiskers: 95 % of the difference to the best"
+    plot.set_title(axes, "Lists: how good, and of how much of the catalogue", y=whiskers)
+    title = f"{name} of each model against the share of the catalogue that lists hold"
+    said = "".join(f" {verdict}." for verdict in comparison.verdicts if verdict.purpose == "lists")
+    words = ", ".join(f"{point.name} {point.y:.4f} with {point.x:.1%}" for point in named)
+    return Picture.of(figure, "lists", title, f": {words}.{said}")
+
+
+def _draw_points(axes: plot.Axes, points: Sequence[Named], comparison: ModelComparison, measure: str) -> None:
+    """One point per model, with whiskers for its difference to the best."""
+    for point in points:
+        span = _span(comparison[point.name], measure, point.y)
+        if span is not None:
+            axes.vlines(point.x, *span, color=point.look.colour, linewidth=1.5, alpha=0.75)
+        axes.plot([point.x], [point.y], linestyle="none", zorder=3, **point.look.point)
+    axes.margins(x=0.08)
+
+
 def _draw_trace(axes: plot.Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
-    """A line through what was reported during the fit, and a point at its end, which is to be named."""
+    """A line through the values reported during the fit, and a labelled point at its end."""
     end = entry.trace[-1]
     xs = [max(moment.seconds, QUICKEST) if in_seconds else moment.step or 1 for moment in entry.trace]
     axes.plot(xs, [moment.rmse for moment in entry.trace], **look.line)
@@ -160,7 +191,7 @@ def _draw_trace(axes: plot.Axes, entry: Entry, look: Look, *, in_seconds: bool) 
 
 
 def _in_seconds(axes: plot.Axes) -> None:
-    """An axis of seconds, from milliseconds to hours."""
+    """A logarithmic axis of seconds, from milliseconds to hours."""
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     axes.set_xlabel("seconds of fitting (log scale)")
@@ -174,7 +205,7 @@ def _name_ends(axes: plot.Axes, points: Sequence[Named]) -> None:
     for point, height in zip(ordered, heights, strict=True):
         colour = point.look.colour
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "linestyle": ":", "alpha": 0.8, "shrinkA": 1}
-        line["relpos"] = (0, 0.5)  # It ends before its name, and runs through nobody else's.
+        line["relpos"] = (0, 0.5)  # It ends before its name, and crosses no other.
         text, at, beside = f"{point.name} {point.y:.3f}", (point.x, point.y), (1.03, height)
         where: dict[str, Any] = {"textcoords": "axes fraction", "va": "center", "annotation_clip": False}
         axes.annotate(text, at, beside, color=colour, fontsize=9, arrowprops=line, **where)
@@ -188,19 +219,19 @@ def _tell_outside(axes: plot.Axes, points: Sequence[Named]) -> None:
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
-    """Ascending heights moved as little as keeps them apart, within the panel where there is room."""
+    """Ascending heights moved as little as possible to keep them apart, within the panel where there is room."""
     from scipy.optimize import isotonic_regression
 
     if not heights:
         return []
-    # Less the gaps they need, heights must only not fall: those that do share their mean.
+    # After subtracting the gaps, heights must only be non-decreasing: those that decrease share their mean.
     gaps, most = GAP * np.arange(len(heights)), 1 - (len(heights) - 1) * GAP
     together = np.clip(isotonic_regression(heights - gaps).x, min(0.0, most), most)
     return [float(height) for height in together + gaps]
 
 
 def _looks(comparison: ModelComparison) -> dict[str, Look]:
-    """One a model, the best first: they have the colours that are told apart most easily."""
+    """One style per model, the best first: they get the colours that are easiest to distinguish."""
     n = len(COLOURS)
     return {
         entry.model: Look(COLOURS[place % n], MARKERS[place % n], is_hollow=place // n % 2 == 1)
@@ -209,7 +240,7 @@ def _looks(comparison: ModelComparison) -> dict[str, Look]:
 
 
 def _limits(values: Sequence[float], *, smaller: bool) -> tuple[float, float]:
-    """The ends of the axis: what is far worse than the others would press them all together."""
+    """The limits of the axis, without models so far worse that they would compress the others."""
     ordered = sorted(values, reverse=not smaller)
     reach = FAR * abs(ordered[len(ordered) // 2] - ordered[0])
     near = [value for value in ordered if abs(value - ordered[0]) <= reach] if reach > 0 else ordered
@@ -217,17 +248,17 @@ def _limits(values: Sequence[float], *, smaller: bool) -> tuple[float, float]:
 
 
 def _far(comparison: ModelComparison, models: Iterable[str]) -> dict[str, float]:
-    """Those of these models that are far worse than the others, with the measure of theirs that says so."""
+    """The models that are far worse than the others, with their measure."""
     found = {model: comparison[model].value(comparison.measure) for model in models}
     values = {model: value for model, value in found.items() if value is not None and not math.isnan(value)}
     if not values:
         return {}
-    low, high = _limits(list(values.values()), smaller=comparison.measure in SMALLER_IS_BETTER)
+    low, high = _limits(list(values.values()), smaller=comparison.measure in DECISIVE)
     return {model: value for model, value in values.items() if not low <= value <= high}
 
 
 def _learning_limits(entries: Sequence[Entry]) -> tuple[float, float]:
-    """The ends of the axis: where fits ended, and most of what was before; not how bad a first guess is."""
+    """The limits of the axis: where fits ended, and most of what was before, without bad initial values."""
     low, high = _limits([entry.trace[-1].rmse for entry in entries], smaller=True)
     way = sorted(moment.rmse for entry in entries if len(entry.trace) > 2 for moment in entry.trace)
     return (low, max(high, way[int(SHOWN * len(way))])) if way else (low, high)
@@ -239,11 +270,11 @@ def _padded(low: float, high: float) -> tuple[float, float]:
 
 
 def _span(entry: Entry, measure: str, value: float) -> Interval | None:
-    """Where a model would be if its difference to the best were at the ends of its interval; None for the best."""
+    """The values at the bounds of the interval of a model's difference to the best; None for the best."""
     behind = entry.behind.get(measure)
     if behind is None or behind.interval is None or not behind.difference:
         return None
-    sign = 1 if measure in SMALLER_IS_BETTER else -1
+    sign = 1 if measure in DECISIVE else -1
     return Interval(*(value + sign * (end - behind.difference) for end in behind.interval))
 
 
@@ -255,7 +286,7 @@ def _describe_learning(entries: Sequence[Entry], limits: tuple[float, float]) ->
         return f"{way}to {last.rmse:.4f} ({steps}{last.seconds:.3g} s)."
 
     traces = {entry.model: entry.trace for entry in entries}
-    return f". {plot.describe(traces, words)} What is above {limits[1]:.3f} is cut off."
+    return f". {plot.describe(traces, words)} Values above {limits[1]:.3f} are cut off."
 
 
 def _describe_groups(groups: Mapping[str, Sequence[Group]], measure: str) -> str:

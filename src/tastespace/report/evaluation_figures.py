@@ -1,6 +1,6 @@
-"""Pictures of an evaluation: errors by how much was known, lists by length, uncertainty, and two models compared.
+"""Figures of an evaluation: errors by amount of training data, lists by length, uncertainty, and two models compared.
 
-`looks` says of all models of a page which colour and shape each has; without it, these are all.
+`looks` gives the colour and shape of all models of a page; without it, the models passed are all there are.
 """
 
 from __future__ import annotations
@@ -13,30 +13,39 @@ from tastespace.evaluation.groups import Group
 from tastespace.evaluation.metrics.binary import BY_USER, Reliability
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import display_name
-from tastespace.evaluation.significance import Comparison, Comparisons
+from tastespace.evaluation.significance import SMALLER_IS_BETTER, Comparison, Comparisons
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, Picture
 
 CURVES = ("ndcg", "recall", "precision")
-SMALLER_IS_BETTER = ("rmse", "mae", "crps", "log_loss")
 LARGER_IS_BETTER = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "ndcg_binary", "auc")
 SIGNIFICANT = 0.05
 MAIN = 0.9  # the coverage that is shown by groups
 BETTER, WORSE, UNSURE = "better", "worse", "not sure"
 
 
-def groups_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
-    """The error of each model by the number of training ratings of the users, or of the items.
+Groups = Mapping[str, tuple[Group, ...]]  # by model
 
-    Of models of choices, it is the share of them that lists hold.
-    """
-    first = next(iter(reports.values()))
-    measure, what, kind = first.group_measures[0], display_name(first.group_measures[0]), "errors"
-    if not first.rating:
-        measure, kind = first.group_measures[(len(first.group_measures) - 1) // 2], "found"
-        what = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
-    looks = looks or {name: place for place, name in enumerate(reports)}
+
+def errors_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
+    """The error of each model by the number of training ratings of the users, or of the items."""
+    measure = next(iter(reports.values())).group_measures[0]
     groups = {name: report.groups[side] for name, report in reports.items()}
+    return _groups_picture(groups, measure, side, "errors", display_name(measure), looks)
+
+
+def found_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
+    """The share of relevant test items in lists, by the number of training ratings of the users or items."""
+    k = next(report.lists.middle for report in reports.values() if report.lists is not None)
+    groups = {name: report.found[side] for name, report in reports.items()}
+    what = f"Share of the relevant test ratings in lists of {k}"
+    return _groups_picture(groups, f"found@{k}", side, "found", what, looks)
+
+
+def _groups_picture(
+    groups: Groups, measure: str, side: str, kind: str, what: str, looks: Mapping[str, int] | None
+) -> Picture:
+    looks = looks or {name: place for place, name in enumerate(groups)}
     figure, (axes,) = plot.new_figure(1, (9.2, 3.9))
     plot.draw_groups(axes, groups, measure, looks)
     plot.name_groups(axes, next(iter(groups.values())), side)
@@ -66,7 +75,7 @@ def lists_picture(reports: Mapping[str, Report]) -> Picture:
 
 
 def differences_picture(comparisons: Comparisons, first: str, second: str) -> Picture:
-    """How much better or worse the first of two models is, measure by measure."""
+    """Differences between two models, measure by measure."""
     rows = _shown(comparisons)
     figure, (axes,) = plot.new_figure(1, (9.2, 1.3 + 0.34 * max(len(rows), 1)))
     axes.axvline(0, color=INK, linewidth=1, zorder=1)
@@ -76,12 +85,12 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
         low, value, high = (100 * part / abs(row.second) for part in span)
         axes.hlines(place, low, high, color=colour, linewidth=2, zorder=2)
         axes.scatter(value, place, s=48, color=colour, facecolor=colour if verdict != UNSURE else "white", zorder=3)
-        # On the side away from zero, so that no word is written across its line.
+        # On the side away from zero, so that no label crosses its line.
         end, offset, side = (low, -8, "right") if value < 0 else (high, 8, "left")
         plot.write_note(axes, verdict, (end, place), (offset, 0), fontsize=9, va="center", ha=side)
     axes.set_yticks(range(len(rows)), [display_name(row.measure) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.margins(x=0.12)  # room for a word on either side
+    axes.margins(x=0.12)  # room for a label on either side
     axes.grid(axis="x", color=GRID)
     difference = f"{first} less {second}, in per cent of {second}, with 95 % interval"
     plot.set_title(axes, f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})", x=difference)
@@ -90,7 +99,7 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
 
 
 def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
-    """How many ratings lie in intervals, against how many should; and by groups of users if there are any."""
+    """Observed against nominal coverage of intervals; also by groups of users if there are any."""
     groups = {name: found.groups["users"] for name, found in models.items() if "users" in found.groups}
     figure, panels = plot.new_figure(2, (11.0, 4.0), (2, 5)) if groups else plot.new_figure(1, (4.4, 4.0))
     axes = panels[0]
@@ -118,7 +127,7 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
 
 
 def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
-    """The histogram of the probability integral transform, which is flat for right distributions; one panel a model."""
+    """The histogram of the probability integral transform, flat for correct distributions; one panel per model."""
     figure, panels = plot.new_figure(len(models), (max(5.2, 3.8 * len(models)), 3.4))
     highest = max(max(found.pit) * len(found.pit) for found in models.values())
     for axes, (name, found) in zip(panels, models.items(), strict=True):
@@ -132,12 +141,12 @@ def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> 
         axes.set(xlim=(0, 1), ylim=(0, 1.15 * max(highest, 1)), xlabel="probability of a lower rating")
         plot.set_title(axes, name)
     panels[0].set_ylabel("ratings, 1 being as many as expected")
-    title = "Probability integral transform: flat if the distributions are right"
+    title = "Probability integral transform: flat if the distributions are correct"
     return Picture.of(figure, "pit", title, f". {plot.describe(models, _describe_pit)}")
 
 
 def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
-    """The error of each tenth of the ratings, the most certain first."""
+    """The RMSE of each tenth of the ratings, the most certain first."""
     figure, (axes,) = plot.new_figure(1, (9.2, 3.6))
     tenths = {name: found.confidence for name, found in models.items()}
     plot.draw_groups(axes, tenths, "rmse", looks, joined=True)
@@ -151,7 +160,7 @@ def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, in
 
 
 def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, int]) -> Picture:
-    """The share of yes against its predicted probability, which should be the same."""
+    """The observed share of yes against its predicted probability."""
     figure, (axes,) = plot.new_figure(1, (5.2, 4.4))
     axes.plot([0, 1], [0, 1], color=PALE, linewidth=1, zorder=1)
     sentences = []
@@ -172,7 +181,7 @@ def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, i
 
 
 def _shown(comparisons: Comparisons) -> list[Comparison]:
-    """Measures that say which model is better, lists at one length only, the one in the middle."""
+    """Measures by which models are compared, those of lists at the middle length only."""
     ks = sorted({int(row.measure.partition("@")[2]) for row in comparisons if "@" in row.measure})
     k = ks[(len(ks) - 1) // 2] if ks else 0
     wanted = [*SMALLER_IS_BETTER, "log_score", BY_USER, *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
@@ -180,7 +189,7 @@ def _shown(comparisons: Comparisons) -> list[Comparison]:
 
 
 def _verdict(row: Comparison) -> tuple[str, str]:
-    """What a difference says about the first model, and its colour."""
+    """The verdict on the first model, and its colour."""
     if row.p_value >= SIGNIFICANT:
         return UNSURE, PALE
     is_better = (row.difference < 0) == (row.measure in SMALLER_IS_BETTER)
@@ -188,13 +197,13 @@ def _verdict(row: Comparison) -> tuple[str, str]:
 
 
 def _least_and_most(groups: Sequence[Group], measure: str) -> tuple[tuple[str, float], tuple[str, float]]:
-    """The groups with the smallest and the largest value, which is beside their label."""
+    """The groups with the smallest and the largest value, with that value."""
     found = [(group.label, group.measures[measure]) for group in groups if group.n]
     return min(found, key=lambda pair: pair[1]), max(found, key=lambda pair: pair[1])
 
 
-def _describe_groups(models: Mapping[str, tuple[Group, ...]], measure: str) -> str:
-    """Both ends of each model, and what is empty."""
+def _describe_groups(models: Groups, measure: str) -> str:
+    """The extremes of each model, and the empty groups."""
 
     def words(groups: Sequence[Group]) -> str:
         (least, smallest), (most, largest) = _least_and_most(groups, measure)
@@ -218,7 +227,7 @@ def _describe_differences(rows: Sequence[Comparison], first: str, second: str) -
     sentences = {
         BETTER: f"{first} is better than {second} by",
         WORSE: f"{first} is worse than {second} by",
-        UNSURE: "No sure difference by",
+        UNSURE: "No significant difference by",
     }
     names = {name: [display_name(row.measure) for row in rows if _verdict(row)[0] == name] for name in sentences}
     return " ".join(f"{what} {', '.join(names[verdict])}." for verdict, what in sentences.items() if names[verdict])

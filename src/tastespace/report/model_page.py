@@ -1,4 +1,4 @@
-"""One or several models as a page of their own: a single file with all that it needs, to be kept or sent."""
+"""One or several models as a self-contained HTML page that can be kept or sent."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import HANDFUL
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.report import Report
+from tastespace.evaluation.side_by_side import evaluate_popular
+from tastespace.evaluation.significance import POPULAR, find_best
 from tastespace.models import Recommender
 from tastespace.models.base.attribution import Explanation
 from tastespace.models.base.query import Query
@@ -31,15 +34,18 @@ from tastespace.report.taste_map import METHODS, MIN_ITEMS, map_content, place_c
 from tastespace.storage import replace_file
 from tastespace.version import __version__
 
-REASONS = 3  # ratings that are named as speaking for an item
+REASONS = 3  # number of ratings shown in favour of an item
 
 
-def listed(recommender: Recommender, request: Query, n: int) -> list[dict[str, Any]]:
-    """The best items for the one user of a request, with reasons."""
+def listed(recommender: Recommender, request: Query, n: int) -> dict[str, Any]:
+    """The best items for the one user of a request, with reasons, and the threshold from which a rating is liked."""
     ranking = recommender.recommend(request, n)
     is_any = (ranking.item_rows >= 0).any()
     explanation = recommender.explain(request, ranking.item_ids.drop_nulls()) if is_any else None
-    return entries(recommender.ratings_, ranking, explanation)
+    return {
+        "items": entries(recommender.ratings_, ranking, explanation),
+        **{name: rounded(values[0]) for name, values in ranking.liking().items()},
+    }
 
 
 def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
@@ -54,7 +60,7 @@ def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None)
 
 
 def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
-    """What is known of items beside their titles, an entry each."""
+    """Attributes of items beside their titles, one entry per item."""
     about = ratings.item_attributes
     if about is None:
         return [{} for _ in rows]
@@ -66,8 +72,10 @@ def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
 
 
 def _value(cell: Any) -> Any:
-    """A value that JSON can hold."""
-    if isinstance(cell, pl.Series | list):
+    """Convert a value to one that JSON can hold."""
+    if isinstance(cell, pl.Series):
+        cell = cell.to_list()
+    if isinstance(cell, list):
         return [_value(part) for part in cell]
     if isinstance(cell, float) and not isfinite(cell):
         return None
@@ -75,7 +83,7 @@ def _value(cell: Any) -> Any:
 
 
 def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
-    """The user's ratings that speak most for an item, then the one that speaks most against it."""
+    """The user's ratings that contribute most to an item, then the one that counts most against it."""
     effects = explanation.contributions[place]
     order = np.argsort(-effects, kind="stable")
     chosen = [row for row in order[:REASONS] if effects[row] > 0]
@@ -93,7 +101,7 @@ def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
 
 
 LIST_LENGTH = 10
-EXAMPLES = 2  # users whose lists are shown, if nobody is named
+EXAMPLES = 2  # users whose lists are shown by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +122,7 @@ def write_report(
     method: str = "pca",
     observer: Observer = silent,
 ) -> Path:
-    """Write what the models say of themselves, maps of their items and some lists to one HTML file; its path.
+    """Write descriptions of the models, maps of their items and some lists to one HTML file; returns its path.
 
     `users` are those whose lists are shown: by default two of the first model, one with many ratings and one with few.
     With `test` all models are measured on the same ratings; else the measures are those of their artifacts. `method` is
@@ -128,20 +136,30 @@ def write_report(
     plotly = page.read_plotly().decode()
     named = users if users is not None else _examples(models[0].recommender)
     total, contents = len(models), []
+    reports: dict[str, Report] = {}
     for place, shown in enumerate(models):
         observer(Progress(f"report on {shown.name}", place, total, {}))
-        contents.append(_content(shown, named, test, method))
+        contents.append(_content(shown, named, method))
+        if test is not None:
+            # The relevant items are the same for all models, whatever each was fitted on.
+            relevant = next((report.relevance for report in reports.values()), None)
+            report = evaluate(shown.recommender, test, relevant=relevant, bootstrap=0)
+            popular = evaluate_popular(shown.recommender, test, report)
+            measured = report.to_dict() | ({} if popular is None else {POPULAR: popular.to_dict()})
+            contents[-1]["story"]["measures"] = {"test": plain(measured)}
+            reports |= {shown.name: report} | ({} if popular is None or POPULAR in reports else {POPULAR: popular})
     observer(Progress("report", total, total, {}))
     notes = {"made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "by": f"tastespace {__version__}"}
     if test is not None:
         notes["measured on"] = f"{len(test):,} ratings"
+        notes |= {f"best for {each.purpose}": str(each).partition(": ")[2] for each in find_best(reports)}
     with writing(path, expected="a place to write to"), replace_file(path) as stream:
         stream.write(_html({"models": contents, "notes": notes}, plotly).encode())
     return path
 
 
 def check_path(path: str | Path) -> Path:
-    """Refuse early a place where no file can be put."""
+    """Refuse early a path where no file can be written."""
     path = Path(path)
     if path.is_dir():
         raise DataError("is a folder", file=path, expected="the name of a file, such as report.html")
@@ -150,11 +168,9 @@ def check_path(path: str | Path) -> Path:
     return path
 
 
-def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) -> dict[str, Any]:
+def _content(shown: Shown, users: list[str], method: str) -> dict[str, Any]:
     recommender = shown.recommender
     story = model_story(recommender, shown.manifest)
-    if test is not None:
-        story["measures"] = {"test": plain(evaluate(recommender, test, bootstrap=0).to_dict())}
     has_map = recommender.posterior_.embeddings is not None and recommender.ratings_.n_items >= MIN_ITEMS
     drawn = taste_map(recommender, method) if has_map else None
     lists = []
@@ -163,13 +179,13 @@ def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) 
         if request.cold[0]:
             continue
         place = None if drawn is None else place_content(user_place(drawn, request))
-        lists.append({"user": user, "items": listed(recommender, request, LIST_LENGTH), "place": place})
+        lists.append({"user": user, **listed(recommender, request, LIST_LENGTH), "place": place})
     shown_map = None if drawn is None else map_content(recommender, drawn)
     return {"name": shown.name, "story": story, "map": shown_map, "lists": lists}
 
 
 def _examples(recommender: Recommender) -> list[str]:
-    """A user with many ratings and one with few; nobody, where ratings were not kept."""
+    """A user with many ratings and one with few; empty if ratings were not kept."""
     ratings = recommender.ratings_
     if not len(ratings):
         return []
@@ -182,7 +198,7 @@ def _examples(recommender: Recommender) -> list[str]:
 def _html(values: Mapping[str, Any], plotly: str) -> str:
     scripts = "\n".join(f"<script>{_inside(page.read(name).decode())}</script>" for name in (*page.PARTS, page.REPORT))
     title = escape(", ".join(model["name"] for model in values["models"]))
-    # Inside a script no less-than sign may stand for a tag; in JSON it can be written as a number.
+    # Inside a script no less-than sign may start a tag; in JSON it can be escaped.
     content = json.dumps(values, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     head = f"""<meta name="color-scheme" content="light dark">
 <title>{title} – tastespace</title>
@@ -197,5 +213,5 @@ def _html(values: Mapping[str, Any], plotly: str) -> str:
 
 
 def _inside(script: str) -> str:
-    """A script that can stand inside a page: nothing in it ends it."""
+    """Escape a script so that it can be embedded in a page: nothing in it ends the element."""
     return script.replace("</script", "<\\/script")

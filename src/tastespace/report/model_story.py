@@ -1,4 +1,4 @@
-"""All that a fitted model can say of itself, as plain values: how it was fitted, how good it was, and how noisy."""
+"""A fitted model described as plain values: how it was fitted, its quality, and its noise."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tastespace.models.base.posterior import abilities_of
 from tastespace.models.base.results import Noisiness
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 
-NOISIEST = 10  # users and items that are named
+NOISIEST = 10  # users and items listed
 BARS = 20  # of a histogram
-DIGITS = 6  # that are worth sending
-COURSES = {"bounds": "bound on the log evidence", "losses": "loss"}  # of models without chains, a value a sweep
+DIGITS = 6  # significant digits sent
+COURSES = {"bounds": "bound on the log evidence", "losses": "loss"}  # of models without chains, one value per sweep
 
 
 def model_outline(recommender: Recommender) -> dict[str, Any]:
-    """What has to be known of a model before it is asked anything: its scale, its abilities, what items have."""
+    """The basic facts about a model: its scale, its abilities, the attributes of its items."""
     recommender.require_fitted()
     return {
         "class": type(recommender).__name__,
@@ -39,7 +39,7 @@ def model_outline(recommender: Recommender) -> dict[str, Any]:
 
 
 def model_story(recommender: Recommender, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page and the report show of a model; `manifest` is that of its artifact."""
+    """What the page and the report show about a model; `manifest` is that of its artifact."""
     index = manifest.get("index")
     return {
         **model_outline(recommender),
@@ -48,6 +48,7 @@ def model_story(recommender: Recommender, manifest: Mapping[str, Any]) -> dict[s
         "data": plain(manifest["data"]),
         "seen": str(recommender.seen_),
         "measures": plain(manifest.get("measures") or {}),
+        "choice": plain(manifest.get("choice")),
         "chains": _chains(recommender),
         "course": _course(recommender),
         "noise": _noise(recommender),
@@ -56,7 +57,7 @@ def model_story(recommender: Recommender, manifest: Mapping[str, Any]) -> dict[s
 
 
 def plain(value: Any) -> Any:
-    """The content for JSON: no NaN or infinity, no types of numpy, and no more digits than mean something."""
+    """The content for JSON: no NaN or infinity, no NumPy types, and no meaningless digits."""
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray | pl.Series):
@@ -73,7 +74,7 @@ def plain(value: Any) -> Any:
 
 
 def _levels(recommender: Recommender) -> list[float] | None:
-    """What ratings can be, where they are few: those of the model, or else those that were observed."""
+    """The possible ratings, if they are few: those of the model, or else those observed."""
     known = recommender.posterior_.levels
     if known is None:
         known = np.unique(recommender.ratings_.values)
@@ -83,12 +84,12 @@ def _levels(recommender: Recommender) -> list[float] | None:
 
 def _abilities(recommender: Recommender) -> dict[str, bool]:
     can = abilities_of(recommender.posterior_)
-    asks = can["ask"] and len(recommender.ratings_) > 0  # What to ask about goes by counts.
-    return {"uncertainty": can["uncertainty"], "ask": asks, "map": can["map"]}
+    asks = can["ask"] and len(recommender.ratings_) > 0  # Questions are chosen by counts.
+    return {"uncertainty": can["uncertainty"], "choices": can["choices"], "ask": asks, "map": can["map"]}
 
 
 def _attributes(recommender: Recommender) -> dict[str, dict[str, Any]]:
-    """What is known of items beside their titles: names with their most common values, or numbers with a range."""
+    """Attributes of items beside their titles: their most common values, or the range of numbers."""
     about = recommender.ratings_.item_attributes
     found: dict[str, dict[str, Any]] = {}
     for column in about if about is not None else ():
@@ -103,14 +104,14 @@ def _attributes(recommender: Recommender) -> dict[str, dict[str, Any]]:
 
 
 def common_values(column: pl.Series, n: int = 60) -> list[str]:
-    """The values of an attribute, those of most items first; of lists, those in them."""
+    """The values of an attribute, the most common first; for lists, the values in them."""
     flat = column.explode(empty_as_null=False) if isinstance(column.dtype, pl.List) else column
     counts = flat.drop_nulls().cast(pl.String).alias("value").value_counts()
     return [str(value) for value in counts.sort(["count", "value"], descending=[True, False])["value"].head(n)]
 
 
 def _chains(recommender: Recommender) -> dict[str, Any] | None:
-    """Where the chains went, sweep by sweep, and whether that was enough."""
+    """The traces of the chains, and whether they converged."""
     trace = getattr(recommender.posterior_, "trace", None)
     if not isinstance(trace, Trace):
         return None
@@ -127,7 +128,7 @@ def _chains(recommender: Recommender) -> dict[str, Any] | None:
 
 
 def _course(recommender: Recommender) -> dict[str, Any] | None:
-    """How a model without chains came to its answer: its loss or bound, sweep by sweep."""
+    """The convergence of a model without chains: its loss or bound, sweep by sweep."""
     posterior = recommender.posterior_
     likelihood = getattr(getattr(posterior, "draws", None), "likelihood", None)
     for holder in (posterior, getattr(posterior, "plain", None), likelihood):
@@ -139,14 +140,14 @@ def _course(recommender: Recommender) -> dict[str, Any] | None:
 
 
 def _noise(recommender: Recommender) -> dict[str, Any] | None:
-    """How far ratings fall from what tastes say: of all together, and of whom and what the most."""
+    """The noise of the ratings: of all together, and of the noisiest users and items."""
     trace = getattr(recommender.posterior_, "trace", None)
     common = None
     if isinstance(trace, Trace) and NOISE in trace.quantities:
         common = plain(float(np.mean(trace.quantities[NOISE][:, trace.warmup :])))
     users = items = None
     if isinstance(recommender, BPMF) and len(recommender.ratings_):
-        with suppress(InvalidParameterError):  # Its noise is the same for all.
+        with suppress(InvalidParameterError):  # The noise is the same for all.
             users = recommender.erratic_users(recommender.ratings_.n_users)
             items = recommender.divisive_items(recommender.ratings_.n_items)
     if common is None and users is None:

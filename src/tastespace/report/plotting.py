@@ -1,6 +1,6 @@
-"""What all figures share: colours, panels, points with whiskers, legends, SVG, and files with their checks.
+"""Shared parts of all figures: colours, panels, points with whiskers, legends, SVG, and files with their checks.
 
-Figures are made without pyplot, so that drawing one changes nothing for others who draw, and they are the same bytes
+Figures are made without pyplot, so that drawing one has no global effect, and they are the same bytes
 every time.
 """
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 INK, ACCENT, PALE, GRID = "#22303c", "#0f7b8a", "#8fa3ae", "#e6ebee"
 RUST, SEA = "#b5562b", "#5b7f3a"
-LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one a model
-# Without a salt, names inside the file are drawn at random.
+LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one per model
+# Without a salt, ids inside the file are random.
 STEADY: dict[Any, Any] = {"svg.hashsalt": "tastespace", "font.size": 10.0, "font.family": "DejaVu Sans"}
-COLUMNS, PANEL = 2, (5.0, 2.1)  # of a grid of panels: how many side by side, and their size in inches
+COLUMNS, PANEL = 2, (5.0, 2.1)  # of a grid of panels: panels per row, and their size in inches
 FORMATS = (".png", ".svg", ".pdf")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a model is drawn: the same in all pictures."""
+    """The style of a model: the same in all figures."""
 
     colour: str
     marker: str
@@ -58,7 +58,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure as SVG, with the words for those who do not see it."""
+    """One figure as SVG, with a text alternative."""
 
     name: str
     title: str
@@ -67,17 +67,17 @@ class Picture:
 
     @classmethod
     def of(cls, figure: Figure, name: str, title: str, words: str) -> Picture:
-        """The figure as it is now; `words` go on after the title."""
+        """The figure in its current state; `words` follow the title."""
         return cls(name, title, title + words, to_svg(figure))
 
 
 def describe(models: Mapping[str, T], words: Callable[[T], str]) -> str:
-    """What is to be seen, in words, model by model."""
+    """The description of a figure, model by model."""
     return " ".join(f"{name}: {words(found)}" for name, found in models.items())
 
 
 def require_plot() -> None:
-    """Refuse early, before long work, if there is nothing to draw with."""
+    """Refuse early, before long work, if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise MissingExtraError("Drawing figures", "plot")
 
@@ -85,7 +85,7 @@ def require_plot() -> None:
 def new_figure(
     n: int, size: tuple[float, float], widths: Sequence[float] | None = None, columns: int | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels side by side or row by row, in the looks of all our figures."""
+    """An empty figure with panels side by side or row by row, in the common style."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -107,7 +107,7 @@ def new_figure(
 def panel_grid(
     n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels, row by row; places that are left over stay empty."""
+    """A figure with n panels, row by row; remaining places stay empty."""
     return new_figure(n, (width * columns, height * -(-n // columns) + 0.5), columns=columns)
 
 
@@ -121,12 +121,12 @@ def set_title(axes: Axes, title: str, size: float = 11, *, x: str | None = None,
 
 
 def write_note(axes: Axes, text: str, at: Any, offset: tuple[float, float], **style: Any) -> None:
-    """A text beside a point: so many points of print to the right and above."""
+    """A text beside a point, offset by typographic points to the right and above."""
     axes.annotate(text, at, offset, textcoords="offset points", **{"color": INK} | style)
 
 
 def colour_of(place: int) -> str:
-    """The colour of a model, or chain, by its place among all of a page."""
+    """The colour of a model, or chain, by its position among all of a page."""
     return LOOKS[place % len(LOOKS)][0]
 
 
@@ -146,7 +146,7 @@ def draw_points(axes: Axes, points: Sequence[Point], look: int, label: str, *, j
 def draw_groups(
     axes: Axes, models: Mapping[str, Sequence[Any]], measure: str, looks: Mapping[str, int], *, joined: bool = False
 ) -> None:
-    """A measure of each group, or anything with n, measures and intervals, that is not empty; models side by side."""
+    """A measure of each non-empty group, or anything with n, measures and intervals; models side by side."""
     for place, (name, groups) in enumerate(models.items()):
         shift = (place - (len(models) - 1) / 2) * (0.12 if joined else 0.18)
         filled = [(x + shift, group) for x, group in enumerate(groups) if group.n]
@@ -155,7 +155,7 @@ def draw_groups(
 
 
 def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
-    """Below the axis: how many training ratings those of a group have, and how many test ratings there are."""
+    """Tick labels: the number of training ratings of each group, and its number of test ratings."""
     counts = (f"{group.n:,}" if group.n else "none" for group in groups)
     labels = [f"{group.label}\n{count}" for group, count in zip(groups, counts, strict=True)]
     axes.set_xticks(range(len(groups)), labels, fontsize=9)
@@ -166,25 +166,25 @@ def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
 
 
 def add_legend(figure: Figure, axes: Axes, models: Iterable[str]) -> None:
-    """Which model is which, above everything, where it covers nothing; not needed for one alone."""
+    """A legend of the models, above the panels, where it covers nothing; omitted for a single model."""
     if (n := len(list(models))) > 1:
         legend_above(figure, named_handles(axes), n)
 
 
 def named_handles(*panels: Axes) -> dict[str, Any]:
-    """What is drawn in panels, by the name it has."""
+    """The labelled artists of panels, by label."""
     found = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels)
     return {name: handle for pairs in found for handle, name in pairs}
 
 
 def legend_above(figure: Figure, entries: Mapping[str, Any], columns: int) -> None:
-    """A legend above everything, of what is drawn by the name it has."""
+    """A legend above the panels, from artists by label."""
     style: dict[str, Any] = {"loc": "outside upper left", "frameon": False, "labelcolor": INK}
     figure.legend(list(entries.values()), list(entries), ncols=columns, **style)
 
 
 def frontier(points: Iterable[T], order: Callable[[T], Any], is_better: Callable[[T, T], bool]) -> list[T]:
-    """Points in an order, as far as each is better than all before it."""
+    """The points, in the given order, that are better than all before them."""
     best: list[T] = []
     for point in sorted(points, key=order):
         if not best or is_better(point, best[-1]):
@@ -215,7 +215,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
 
 @contextmanager
 def writing(file: Path, what: str = "write", expected: str = "a folder to write to") -> Iterator[None]:
-    """Say which file could not be written, and why."""
+    """Raise an error that names the file that could not be written, and the reason."""
     try:
         yield
     except OSError as error:
@@ -227,16 +227,16 @@ def check_figure(path: str | Path) -> None:
     require_plot()
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
-        raise DataError(f"{path} is no picture that can be drawn", expected=f"a name with {', '.join(FORMATS)}")
+        raise DataError(f"{path} is not a picture that can be drawn", expected=f"a name with {', '.join(FORMATS)}")
     if not path.resolve().parent.is_dir():
-        raise DataError("there is no such folder", file=path.resolve().parent, expected="one that is there")
+        raise DataError("the folder does not exist", file=path.resolve().parent, expected="an existing folder")
     if path.is_dir():
         raise DataError("this is a folder", file=path, expected="the name of a picture")
     _refuse_artifact(path.resolve().parent)
 
 
 def prepare_folder(folder: str | Path) -> Path:
-    """Make the folder if need be, and refuse early what would fail after long work."""
+    """Create the folder if needed, and refuse early what would fail after long work."""
     require_plot()
     folder = Path(folder)
     _refuse_artifact(folder)
@@ -248,10 +248,10 @@ def prepare_folder(folder: str | Path) -> Path:
 def write_pictures(
     folder: Path, pictures: Sequence[Picture], *, with_file: tuple[str, str] | None = None, all_names: Any = ()
 ) -> list[Path]:
-    """Write each to a file of its own in a folder, which `prepare_folder` has made before they were drawn; their paths.
+    """Write each picture to its own file in a folder that `prepare_folder` has created before; returns their paths.
 
     `with_file` is the name and the text of one more file. Where an earlier run left that file, its pictures are those
-    of `all_names`, and what is not drawn again is removed: it would be taken for a part of this one.
+    of `all_names`, and those not drawn again are removed: they would be taken for a part of this run.
     """
     contents = {f"{picture.name}.svg": picture.svg for picture in pictures}
     # Without that file, a picture of the same name is not ours.
@@ -269,7 +269,7 @@ def write_pictures(
 def _refuse_artifact(folder: Path) -> None:
     """Refuse figures in a folder with a model, or below it."""
     for place in (folder.resolve(), *folder.resolve().parents):
-        try:  # A manifest that speaks of us, damaged or not.
+        try:  # A manifest of tastespace, damaged or not.
             holds_model = FORMAT in (place / MANIFEST).read_text(errors="replace")
         except OSError:
             continue
@@ -280,9 +280,9 @@ def _refuse_artifact(folder: Path) -> None:
             )
 
 
-PIXELS = 240  # of the shading, from side to side
+PIXELS = 240  # of the shading, per side
 MERIDIANS, PARALLELS = 12, 5
-BEHIND = 0.15  # how much is seen of what lies on the other side
+BEHIND = 0.15  # opacity of the far side
 
 
 def draw_globe(
@@ -294,10 +294,10 @@ def draw_globe(
     towards: tuple[float, float, float] = (1.0, 0.6, 0.5),
     path: int = 0,
 ) -> None:
-    """Points (n x 3) on a globe that turns its side `towards` to us, shaded by the density if there is one.
+    """Points (n x 3) on a globe, seen from the direction `towards`, shaded by the density if there is one.
 
-    The first `path` of the points are joined by a line: how a chain came from its start. What lies on the other side
-    shines through faintly.
+    The first `path` points are joined by a line: the path of a chain from its start. The far side is drawn
+    faintly.
     """
     places = np.asarray(points, np.float64)
     if places.ndim != 2 or places.shape[1] != 3:
@@ -306,7 +306,7 @@ def draw_globe(
     if log_density is not None:
         _shade(axes, log_density, radius, frame)
     _grid(axes, frame)
-    seen = places @ frame.T / radius  # right, up, towards us
+    seen = places @ frame.T / radius  # right, up, towards the viewer
     right, up, near = seen[path:].T
     for side, strength in ((near < 0, BEHIND), (near >= 0, 0.75)):
         axes.scatter(right[side], up[side], s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
@@ -319,13 +319,13 @@ def draw_globe(
 
 
 def _frame(towards: tuple[float, float, float]) -> DoubleArray:
-    """Rows: to the right, up, and towards us."""
+    """Rows: to the right, up, and towards the viewer."""
     near = np.asarray(towards, np.float64)
     length = float(np.linalg.norm(near))
     if near.shape != (3,) or not length > 0:
         raise InvalidParameterError(f"towards is {towards!r}; expected a direction: three numbers, not all 0")
     near = near / length
-    # North is up, unless we look at a pole.
+    # North is up, unless the view is at a pole.
     up = np.array([0.0, 0.0, 1.0]) if abs(near[2]) < 0.999 else np.array([0.0, 1.0, 0.0])
     right = np.cross(up, near)
     right /= np.linalg.norm(right)
@@ -347,7 +347,7 @@ def _shade(axes: Axes, log_density: Callable[[DoubleArray], ArrayLike], radius: 
 
 
 def _grid(axes: Axes, frame: DoubleArray) -> None:
-    """Meridians and parallels, where they are on our side."""
+    """Meridians and parallels on the near side."""
     turn = np.linspace(-np.pi, np.pi, 181)
     lines = [
         np.stack([np.cos(turn) * np.cos(at), np.cos(turn) * np.sin(at), np.sin(turn)], axis=1)
@@ -363,7 +363,7 @@ def _grid(axes: Axes, frame: DoubleArray) -> None:
 
 
 def _line(axes: Axes, seen: DoubleArray) -> None:
-    """The way of a chain, with a ring where it began; cut where it goes behind."""
+    """The path of a chain, with a ring at its start; cut where it is on the far side."""
     axes.plot(seen[:, 0], seen[:, 1], color=RUST, alpha=2 * BEHIND, linewidth=0.8, zorder=3)
     front = np.where(seen[:, 2:] >= 0, seen, np.nan)
     axes.plot(front[:, 0], front[:, 1], color=RUST, linewidth=1.2, marker="o", markersize=2.5, zorder=4)

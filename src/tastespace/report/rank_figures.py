@@ -1,4 +1,4 @@
-"""Pictures of what is learned beside factors: how many of them there are, their precisions, and curves of ratings."""
+"""Figures of what is learned beside factors: their number, precisions, and curves of ratings."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def write_ranks(choices: RankChoices, folder: str | Path) -> list[Path]:
-    """Write loss.svg and posterior.svg to a folder, where methods have them; their paths. Needs the extra `plot`."""
+    """Write loss.svg and posterior.svg to a folder, if methods have them; returns the paths. Needs the extra `plot`."""
     return plot.write_pictures(plot.prepare_folder(folder), pictures(choices))
 
 
 def pictures(choices: RankChoices) -> list[Picture]:
-    """All that there is to be drawn."""
+    """All figures for which there are values."""
     made = [loss_picture(choices), posterior_picture(choices)]
     return [picture for picture in made if picture is not None]
 
 
 def loss_picture(choices: RankChoices) -> Picture | None:
-    """Loss and rank against steps; where draws count is the full line."""
+    """Loss and rank against steps; the part with counted draws is a solid line."""
     traced = [choice for choice in choices if choice.trace is not None]
     if not traced:
         return None
@@ -45,7 +45,7 @@ def loss_picture(choices: RankChoices) -> Picture | None:
             _draw_way(axes, values, slice(trace.first, trace.last), look, choice.method)
         end = float(np.mean(trace.loss[trace.first : trace.last]))
         words.append(f"{choice.method}: from {trace.loss[0]:.3f} to {end:.3f} where draws count")
-    for axes, name in ((left, "loss a rating"), (right, "factors")):
+    for axes, name in ((left, "loss per rating"), (right, "factors")):
         axes.set(xlabel="step (dashed: cooling, tuning and warm-up, and cooling on)", ylabel=name)
     right.set_ylim(bottom=0)
     plot.add_legend(figure, left, [choice.method for choice in traced])
@@ -54,7 +54,7 @@ def loss_picture(choices: RankChoices) -> Picture | None:
 
 
 def posterior_picture(choices: RankChoices) -> Picture | None:
-    """How likely each rank is, method beside method; None where none has a posterior."""
+    """The posterior probability of each rank, by method; None where no method has a posterior."""
     sure = [choice for choice in choices if choice.posterior is not None]
     if not sure:
         return None
@@ -81,7 +81,7 @@ def _look(choices: RankChoices, choice: RankChoice) -> int:
 
 
 def _draw_way(axes: plot.Axes, values: DoubleArray, counted: slice, look: int, label: str) -> None:
-    """The part that counts as a full line; what is before and after it dashed, with a mark where it begins."""
+    """The part that counts as a solid line; before and after it dashed, with a mark where it begins."""
     colour, steps = plot.colour_of(look), np.arange(len(values))
     axes.plot(steps, values, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), alpha=0.7)
     axes.plot(steps[counted], values[counted], color=colour, linewidth=1.8, label=label)
@@ -90,7 +90,7 @@ def _draw_way(axes: plot.Axes, values: DoubleArray, counted: slice, look: int, l
 
 
 def _ticks(ranks: Sequence[int]) -> list[int]:
-    """Whole numbers, and one to either side so that a single bar is not a wall."""
+    """Integer ticks with a margin of one, so that a single bar does not fill the axis."""
     low, high = max(min(ranks) - 1, 0), max(ranks) + 1
     step = max(1, (high - low) // 12)
     return list(range(low, high + 1, step))
@@ -100,12 +100,12 @@ NAMES = ("factors", "user bias", "item bias", "noise")
 
 
 def write_learning(learning: Learning, folder: str | Path) -> list[Path]:
-    """Write learning.svg to a folder; its path. Needs the extra `plot`."""
+    """Write learning.svg to a folder; returns its path. Needs the extra `plot`."""
     return plot.write_pictures(plot.prepare_folder(folder), [learning_picture(learning)])
 
 
 def learning_picture(learning: Learning) -> Picture:
-    """One panel a precision, on a logarithmic scale; that of the factors is the root of users' times items'."""
+    """One panel per precision, on a logarithmic scale; that of the factors is the root of users' times items'."""
     final = _shown(learning.precisions.array()[None])
     series = {name: values for name, values in _shown(learning.path).items() if final[name][0] > 0}
     figure, panels = plot.panel_grid(len(series))
@@ -121,12 +121,12 @@ def learning_picture(learning: Learning) -> Picture:
 
 
 def _shown(path: DoubleArray) -> dict[str, DoubleArray]:
-    """Series by name: only the product of users' and items' precision means something."""
+    """Series by name: only the product of users' and items' precision is identified."""
     columns = (np.sqrt(path[:, 0] * path[:, 1]), path[:, 2], path[:, 3], path[:, 4])
     return dict(zip(NAMES, columns, strict=True))
 
 
-MAX_NAMED = 11  # levels that are all named below the axis
+MAX_NAMED = 11  # levels that are all labelled below the axis
 
 
 def write_curves(curves: CurveList, path: str | Path) -> Path:
@@ -136,7 +136,7 @@ def write_curves(curves: CurveList, path: str | Path) -> Path:
 
 
 def curves_figure(curves: CurveList) -> plot.Figure:
-    """On the left what a rating is on each curve, on the right how often each level is given."""
+    """On the left the value of each rating on each curve, on the right the frequency of each level."""
     figure, (left, right) = plot.new_figure(2, (10.4, 4.4))
     ends = [curves.levels[0], curves.levels[-1]]
     left.plot(ends, ends, color=PALE, linestyle="--", linewidth=1, zorder=1)
@@ -147,7 +147,7 @@ def curves_figure(curves: CurveList) -> plot.Figure:
         left.plot(curves.levels, curves.values[place], color=colour, marker=marker, markersize=5, label=name)
         right.plot(curves.levels, 100 * shares[place], color=colour, marker=marker, markersize=5)
     for axes, label, title in (
-        (left, "value on the curve (dashed: as it is)", "How ratings are understood"),
+        (left, "value on the curve (dashed: identity)", "How ratings are understood"),
         (right, "per cent of the ratings", "Who rates in extremes"),
     ):
         plot.set_title(axes, title, x="rating", y=label)

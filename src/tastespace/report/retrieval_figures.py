@@ -1,4 +1,4 @@
-"""The picture of a tuned index: speed-up against what is found, structure by structure, and the worst suggestions."""
+"""The figure of a tuned index: speed-up against accuracy, by structure, and the worst suggestions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_BARS = 40
 
 
 def write_retrieval(tuned: Tuned, path: str | Path) -> Path:
-    """Draw what the tuner tried and chose, as .png, .svg or .pdf. Needs the extra `plot`."""
+    """Draw the trials and the choice of the tuner, as .png, .svg or .pdf. Needs the extra `plot`."""
     plot.check_figure(path)
     return plot.save_figure(retrieval_figure(tuned), path)
 
 
 def retrieval_figure(tuned: Tuned) -> plot.Figure:
-    """Speed-up against accuracy, and against acceptance; and where the worst suggestions of the choice stand."""
+    """Speed-up against accuracy, and against acceptance; and the positions of the worst suggestions of the choice."""
     figure, (left, middle, right) = plot.new_figure(3, (14.0, 4.6))
     target = tuned.target
     _draw_curves(left, tuned, lambda trial: trial.accuracy, target.accuracy)
@@ -38,14 +38,14 @@ def retrieval_figure(tuned: Tuned) -> plot.Figure:
 
 
 def _draw_curves(axes: plot.Axes, tuned: Tuned, measure: Callable[[Trial], float], least: float | None) -> None:
-    """A dot a trial, and a line through the best of each structure."""
+    """One dot per trial, and a line through the best of each structure."""
     axes.axhline(1, color=PALE, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     if least is not None:
         axes.axvline(least, color=RUST, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label="target")
     for structure in dict.fromkeys(trial.structure for trial in tuned.trials):
         trials = [trial for trial in tuned.trials if trial.structure == structure]
         look = _look(structure)
-        # Those that no other of the structure beats in both, from the fastest on.
+        # The Pareto front of the structure, from the fastest on.
         best = plot.frontier(
             trials, lambda one: (-one.speedup, -measure(one)), lambda one, other: measure(one) > measure(other)
         )
@@ -64,7 +64,7 @@ def _draw_curves(axes: plot.Axes, tuned: Tuned, measure: Callable[[Trial], float
 
 
 def _scale(axes: plot.Axes, speedups: Sequence[float]) -> None:
-    """Ratios: twice as fast is as far from once as four times is from twice."""
+    """A logarithmic axis of ratios, with powers of two."""
     axes.set_yscale("log", base=2)
     low, high = min(0.9, *speedups), max(2.0, *speedups)
     powers = range(int(np.ceil(np.log2(low / 1.15))), int(np.floor(np.log2(high * 1.4))) + 1)
@@ -76,7 +76,7 @@ def _scale(axes: plot.Axes, speedups: Sequence[float]) -> None:
 
 
 def _draw_worst(axes: plot.Axes, tuned: Tuned) -> None:
-    """How many lists have their worst suggestion at which position."""
+    """The histogram of the positions of the worst suggestions of lists."""
     worst, k, n_th = tuned.worst_positions, tuned.target.k, tuned.target.n_th
     low, high = min(k, int(worst.min())), int(worst.max())
     width = max(1, -(-(high - low + 1) // MAX_BARS))
@@ -98,7 +98,7 @@ def _draw_worst(axes: plot.Axes, tuned: Tuned) -> None:
 
 
 def _look(structure: str) -> plot.Look:
-    """Colour and shape; a structure over a reduction has those of the structure, hollow."""
+    """Color and shape; a structure over a reduction has those of the structure, hollow."""
     plain = structure.removeprefix(f"{REDUCED} ")
     places = {EXACT: 2, "inverted-file": 0, "kmeans-tree": 1, "kd-forest": 3}
     return plot.Look(*LOOKS[places.get(plain, 4)], is_hollow=plain != structure)

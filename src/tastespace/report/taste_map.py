@@ -1,4 +1,4 @@
-"""Items in two dimensions, to be looked at: by principal components or t-SNE; and where a user is among them."""
+"""Two-dimensional maps of items, by principal components or t-SNE, and the position of a user on them."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from tastespace.threads import one_thread
 
 Method = Literal["pca", "tsne"]
 METHODS: tuple[str, ...] = get_args(Method)
-MAX_ITEMS = 10_000  # more cannot be told apart on a screen
-COORDINATES = 50  # of the principal components that t-SNE goes by
+MAX_ITEMS = 10_000  # more cannot be distinguished on a screen
+COORDINATES = 50  # number of principal components used by t-SNE
 PERPLEXITY = 30.0
 STEPS = 500  # of t-SNE
 MIN_ITEMS = 3  # two dimensions need a third point
-DRAWS, BEST = 40, 20  # how often a user is drawn, and of how many items the middle is their place
-NEW_USERS = 200  # how many people make what anyone would give
+DRAWS, BEST = 40, 20  # draws per user, and the number of items whose middle is their place
+NEW_USERS = 200  # number of simulated new users that make the usual scores
 
 
 @dataclass(frozen=True, eq=False)
 class TasteMap:
-    """A place for each item that is shown: those most rated, if there are many."""
+    """A place for each item that is shown: the most rated ones, if there are many."""
 
     method: str
     item_rows: IntArray
-    places: FloatMatrix  # one row an item shown, two columns; the farthest is at a distance of 1 from the middle
-    usual: FloatArray  # what anyone would give each item, as scores of the model
-    explained: float | None = None  # share of the variance of all dimensions that these two have
+    places: FloatMatrix  # one row per item shown, two columns; the farthest is at a distance of 1 from the middle
+    usual: FloatArray  # scores of each item for an average user
+    explained: float | None = None  # share of the total variance that these two dimensions have
 
 
 @dataclass(frozen=True, eq=False)
 class UserPlace:
-    """Where a user is on a map: the middle of what they like beyond what anyone would, and how sure that is."""
+    """The place of a user on a map, with its uncertainty: the middle of what they like more than an average user."""
 
     middle: DoubleArray  # x and y
-    draws: FloatMatrix | None  # the same for each draw of what is believed of them; None for a model of points
+    draws: FloatMatrix | None  # the same for each posterior draw of the user; None for a model without uncertainty
 
 
 def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int = MAX_ITEMS) -> TasteMap:
     """The items of a model in two dimensions.
 
     "pca" keeps the two directions in which items differ most, so that distances mean something; "tsne" keeps neighbours
-    together, so that groups show (van der Maaten and Hinton 2008), which takes a minute for 10,000 items. Both go by
-    the kind of an item, not by how good it is thought to be. A model without a taste space is an error.
+    together, so that groups show (van der Maaten and Hinton 2008), which takes a minute for 10,000 items. Both use
+    the direction of an item's vector, not its quality. A model without a taste space raises an error.
     """
     if method not in METHODS:
         raise InvalidParameterError(f"the method is {method!r}; expected one of {', '.join(METHODS)}")
@@ -68,18 +68,18 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
     rows = np.sort(np.argsort(-counts, kind="stable")[:max_items]).astype(np.int32)  # the most rated
     if len(rows) < MIN_ITEMS:
         raise InvalidParameterError(f"there are {len(rows)} items; expected at least {MIN_ITEMS} for a map")
-    with one_thread():  # The same numbers on every machine, and a service has other things to do meanwhile.
+    with one_thread():  # The same numbers on every machine, and leaves cores to a service.
         coordinates, explained = _principal(embeddings[rows])
         places = coordinates[:, :2] if method == "pca" else _neighbours_together(coordinates)
-    usual = _scores(posterior.believe(People.nobody(), 1), rows, NEW_USERS, generator(0))
+    usual = _scores(posterior.believe(People.without_ratings(), 1), rows, NEW_USERS, generator(0))
     return TasteMap(method, rows, _scaled(places), usual.mean(axis=0), explained if method == "pca" else None)
 
 
 def user_place(shown: TasteMap, query: Query) -> UserPlace:
-    """Where the user of a query is on a map.
+    """The place of the user of a query on a map.
 
-    In each draw of what is believed, items are put in order of what the user would give them beyond what anyone would;
-    their place is the middle of the best. What they have rated themselves counts as well.
+    In each posterior draw, items are ordered by the score for the user less that for an average user;
+    the place is the middle of the best. Items that they have rated count as well.
     """
     own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0)) - shown.usual
     n = min(BEST, own.shape[1])
@@ -89,14 +89,14 @@ def user_place(shown: TasteMap, query: Query) -> UserPlace:
 
 
 def _scores(belief: Belief, rows: IntArray, n: int, rng: np.random.Generator) -> FloatMatrix:
-    """What the items would score for the user of a belief, in each draw; one row for a model of points."""
+    """The scores of the items for the user of a belief, in each draw; one row for a model without uncertainty."""
     if belief.uncertainty is not None:
         return belief.uncertainty.draw_scores(0, n, rng, rows)
     return belief.mean(Pairs.of_one(0, rows))[np.newaxis]
 
 
 def _principal(places: FloatMatrix) -> tuple[DoubleArray, float | None]:
-    """The first principal components, and what the first two have of the variance; signs are always the same."""
+    """The first principal components, and the share of variance of the first two; signs are always the same."""
     centred = places.astype(np.float64) - places.mean(axis=0, dtype=np.float64)
     if centred.shape[1] < 2:
         centred = np.hstack([centred, np.zeros((len(centred), 1))])
@@ -117,7 +117,7 @@ def _neighbours_together(coordinates: DoubleArray) -> DoubleArray:
     lengths = np.linalg.norm(coordinates, axis=1, keepdims=True)
     directions = coordinates / np.maximum(lengths, 1e-9 * max(float(lengths.max()), 1e-300))
     start = coordinates[:, :2] / max(float(coordinates[:, 0].std()), 1e-300) * 1e-4
-    # Items that nothing is known of are all at one point; a little chance keeps them apart.
+    # Items without information are all at one point; a little noise keeps them apart.
     start = start + 1e-6 * generator(0).standard_normal(start.shape)
     near, start = min(PERPLEXITY, (len(coordinates) - 1) / 3), start.astype(np.float32)
     embedding = TSNE(2, perplexity=near, init=start, max_iter=STEPS, random_state=0, n_jobs=1)
@@ -130,11 +130,11 @@ def _scaled(places: DoubleArray) -> FloatMatrix:
     return contiguous(centred / farthest if farthest > 0 else centred, np.float32)
 
 
-MAX_COLOURS = 60  # values of an attribute that can be chosen
+MAX_COLOURS = 60  # values of an attribute that can be selected
 
 
 def map_content(recommender: Recommender, shown: TasteMap) -> dict[str, Any]:
-    """One list a property, each with an entry for every item shown."""
+    """One list per property, each with an entry for every item shown."""
     ratings, rows = recommender.ratings_, shown.item_rows
     counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
     return {
@@ -151,13 +151,13 @@ def map_content(recommender: Recommender, shown: TasteMap) -> dict[str, Any]:
 
 
 def place_content(place: UserPlace) -> dict[str, Any]:
-    """Where a user is: the middle, and the places of the draws, if there are any."""
+    """The place of a user: the middle, and the places of the draws, if there are any."""
     draws = None if place.draws is None else [[round(float(x), 4), round(float(y), 4)] for x, y in place.draws]
     return {"middle": [round(float(place.middle[0]), 4), round(float(place.middle[1]), 4)], "draws": draws}
 
 
 def _attributes(about: pl.DataFrame | None, rows: IntArray) -> dict[str, dict[str, Any]]:
-    """Numbers as they are; texts as positions in a list of the most common ones, as several where they are lists."""
+    """Numbers as they are; texts as positions in a list of the most common ones, several where they are lists."""
     found: dict[str, dict[str, Any]] = {}
     for column in about if about is not None else ():
         own = column.gather(rows)

@@ -1,6 +1,6 @@
-"""Pictures of how sure answers are: a list with its intervals, a new user who becomes known, the choice of policies.
+"""Figures of uncertainty: a list with its intervals, a new user who becomes known, the effect of policies.
 
-The picture of the demo is here as well: what was gained over the baselines, and one user's list.
+The figure of the demo is here as well: the gain over the baselines, and one user's list.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tastespace.models.base.results import Prediction, Ranking
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture
 
-MAX_TITLE = 44  # letters
-ROW = 0.34  # inches that an entry of a list takes
+MAX_TITLE = 44  # characters
+ROW = 0.34  # inches per entry of a list
 
 
 def list_picture(ranking: Ranking, position: int = 0) -> Picture:
-    """A user's list: the expected ratings, one belief sd to either side of them, and where 90 % of ratings lie."""
+    """A user's list: the expected ratings, one belief sd to either side of them, and intervals of 90 % of ratings."""
     _require(ranking.uncertainty is not None)
     rows = [row | {"title": _name(row)} for row in ranking.of(position).rows(named=True)]
     figure, (axes,) = plot.new_figure(1, (8.4, 1.2 + ROW * len(rows)))
@@ -33,14 +33,14 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     sds = np.array([row["belief_sd"] for row in rows])
     axes.hlines(places, scores - sds, scores + sds, color=ACCENT, linewidth=5, zorder=2)
     axes.scatter(scores, places, c="white", s=14, zorder=3)
-    title = f"How sure the list of user {ranking.user_ids[position]} is"
+    title = f"Uncertainty of the list of user {ranking.user_ids[position]}"
     plot.set_title(axes, title, x="rating: 90 % of ratings (pale), one sd of the belief to either side (dark)")
     words = [f"{row['title']} {row['score']:.2f}, from {row['low']:.2f} to {row['high']:.2f}" for row in rows]
-    return Picture.of(figure, "how-sure-list", title, f". 90 % of ratings: {'; '.join(words)}.")
+    return Picture.of(figure, "uncertainty-list", title, f". 90 % of ratings: {'; '.join(words)}.")
 
 
 def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | None = None) -> Picture:
-    """What is believed of the same items after so many ratings of a user; `given` is what they gave them later on."""
+    """Beliefs about the same items after some numbers of ratings of a user; `given` are the ratings they gave later."""
     sds = {n: _belief_sd(prediction) for n, prediction in steps.items()}
     first = next(iter(steps.values()))
     labels = [_cut(str(name)) for name in (first.item_ids if first.titles is None else first.titles)]
@@ -64,7 +64,7 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
     plot.set_title(axes, title, x="rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
     figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
     widths = [f"{sd.mean():.2f} with {n}" for n, sd in sds.items()]
-    return Picture.of(figure, "how-sure-stranger", title, f". Mean belief sd: {', '.join(widths)} ratings.")
+    return Picture.of(figure, "uncertainty-new-user", title, f". Mean belief sd: {', '.join(widths)} ratings.")
 
 
 def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Picture:
@@ -72,13 +72,13 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     sds = _belief_sd(everything)
     assert everything.rating is not None
     figure, (axes,) = plot.new_figure(1, (8.4, 4.6))
-    means = everything.rating.mean()  # not clipped, as lists have it
-    # As an image inside the file: thousands of points would make it a megabyte.
+    means = everything.rating.mean()  # not clipped, as in lists
+    # Rasterized: thousands of points would make the file a megabyte.
     cloud: dict[str, Any] = {"c": PALE, "s": 8, "alpha": 0.4, "linewidths": 0, "rasterized": True}
     axes.scatter(means, sds, **cloud, zorder=1, label="all items")
     words = []
     for place, (name, ranking) in enumerate(lists.items()):
-        # In a shape of their own, so that the items of several lists can be seen.
+        # A shape per policy, so that the items of several lists can be seen.
         (colour, shape), table = LOOKS[place % len(LOOKS)], ranking.of(0)
         ring: dict[str, Any] = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.6}
         axes.scatter(table["score"], table["belief_sd"], s=36 + 40 * place, marker=shape, zorder=2, label=name, **ring)
@@ -88,7 +88,7 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     title = f"What policies choose for user {next(iter(lists.values())).user_ids[0]}"
     plot.set_title(axes, title, x="expected rating", y="sd of the belief")
     axes.legend(loc="upper left", frameon=False, labelcolor=INK)
-    return Picture.of(figure, "how-sure-policies", title, f". Averages of the lists: {'; '.join(words)}.")
+    return Picture.of(figure, "uncertainty-policies", title, f". Averages of the lists: {'; '.join(words)}.")
 
 
 def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> None:
@@ -116,7 +116,7 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
 
 
 def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
-    """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
+    """A list, best on top: a dot for the expected rating, and a line for 90 % of ratings, if they are known."""
     labels, scores = [_name(row) for row in rows], [row.get("expected_rating", row["score"]) for row in rows]
     if not rows or "low" not in rows[0]:
         _draw_dots(axes, labels, scores, [ACCENT] * len(rows), "{:.2f}")
@@ -125,7 +125,7 @@ def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
     lows, highs = [row["low"] for row in rows], [row["high"] for row in rows]
     axes.hlines(places, lows, highs, color=ACCENT, alpha=0.35, linewidth=5, zorder=1)
     axes.scatter(scores, places, c=ACCENT, s=45, zorder=2)
-    # Figures stand in a column of their own at the right: lines are long, and there is no room beside the dots.
+    # Figures have their own column at the right: lines are long, and there is no room beside the dots.
     for place, score in zip(places, scores, strict=True):
         plot.write_note(axes, f"{score:.2f}", (1, place), (6, 0), xycoords=axes.get_yaxis_transform(), va="center")
     axes.set_yticks(places, labels)
@@ -136,7 +136,7 @@ def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw_dots(axes: plot.Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
-    """A dot a row with its value beside it: no bar, so no zero is needed to read it fairly."""
+    """One dot per row with its value beside it: no bar, so no zero is needed to read it fairly."""
     places = range(len(labels))
     axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)
     axes.scatter(values, places, c=colours, s=60, zorder=2)
@@ -155,9 +155,7 @@ def _belief_sd(prediction: Prediction) -> FloatArray:
 
 def _require(has_uncertainty: bool) -> None:
     if not has_uncertainty:
-        raise DataError(
-            "the model does not say how sure it is", expected="answers of one with a posterior, such as BPMF"
-        )
+        raise DataError("the model provides no uncertainty", expected="those of a model with a posterior, such as BPMF")
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -165,5 +163,5 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _cut(title: str) -> str:
-    """What there is room for."""
+    """Shorten a title to the space there is."""
     return title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"

@@ -1,4 +1,4 @@
-"""Which model, at what cost? Many models on one split, each in a process of its own."""
+"""Compare many models on one split, quality and cost, each in its own process."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from tastespace.errors import InvalidParameterError, TastespaceError
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.relevance import Relevant, kind_of
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.side_by_side import LIST_USERS
 from tastespace.models import MODELS, Recommender
-from tastespace.models.base.parameters import check_int
 from tastespace.models.base.resuming import check_startable
 from tastespace.models.registry import misfit, suited
+from tastespace.parameters import check_int
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
 from tastespace.selection.comparison import Entry, ModelComparison, Parts, with_differences
 from tastespace.selection.trials import Outcome, Task, attempts, order_of_starts, renamed
 
 INTERRUPTED = "interrupted"
-NOT_BEGUN = "not begun: interrupted before"
+NOT_BEGUN = "not started: interrupted before"
 FACTOR_BYTES = 4  # in single precision: rows of both sides, and one matrix of factors by factors
 
 
 def suitable_models(ratings: Ratings, *, seed: int | None = None, threads: int | None = None) -> dict[str, Recommender]:
-    """Every model that makes something of what these ratings say, by its name, with parameters that suit them."""
+    """All models that suit these ratings, by name, with suitable parameters."""
     models = {name: suited(model, ratings) for name, model in MODELS.items()}
     return {
         name: model.set_params(seed=seed, threads=threads)
@@ -41,11 +42,11 @@ def suitable_models(ratings: Ratings, *, seed: int | None = None, threads: int |
 
 
 def unsuitable(recommender: Recommender, ratings: Ratings) -> str | None:
-    """Why a model cannot be expected to make anything of these ratings; None if it can."""
+    """Why a model does not suit these ratings; None if it does."""
     kind, known_by = ratings.kind_and_reason
     if kind not in CHOICES and not recommender.suits(kind):
         name = type(recommender).__name__
-        return f"the values are {kind} ({known_by}), and {name} takes all of them for things chosen; bpmf would suit"
+        return f"the values are {kind} ({known_by}), but {name} takes all of them for choices; bpmf would suit"
     return misfit(recommender, ratings)
 
 
@@ -57,6 +58,7 @@ def compare_models(
     k: int = 10,
     relevant: Relevant = None,
     ranking: bool = True,
+    max_users: int | None = LIST_USERS,
     bootstrap: int = 1000,
     seed: int = 0,
     starts: Mapping[str, str] | None = None,
@@ -65,23 +67,24 @@ def compare_models(
 ) -> ModelComparison:
     """Fit models on the same training ratings and measure them on the same test ratings, one after the other.
 
-    `ratings` are split at random, a `share` of them being the test part; or they are a `Split` already. `models` are
+    `ratings` are split at random, with a `share` of them as the test part; or they are a `Split` already. `models` are
     recommenders by any names, which are not changed; by default all that suit the ratings, with `seed`. `k`,
-    `relevant`, `ranking` and `bootstrap` are as in `evaluate`; what is relevant is the same for all models.
+    `relevant`, `ranking`, `max_users` and `bootstrap` are as in `evaluate`; relevant items and the users whose lists
+    are measured are the same for all models. `verdicts` of the result say which model is best for what.
 
-    `starts` are models that begin from others (see `Recommender.fit`), by name: `{"sampled": "believed"}` fits the
+    `starts` are models that start from others (see `Recommender.fit`), by name: `{"sampled": "believed"}` fits the
     model "believed" once more, and "sampled" from its items. Time and memory of the start count.
 
-    Each model has a process of its own, so that memory and processor time are its own, and a model that fails, even one
-    whose process is killed, is an entry that says why. `apart=False` does without: nothing is said of memory, and a
-    model may be of a class that another process could not import. What can be known to fail beforehand, by parameters
+    Each model has its own process, so that memory and CPU time are measured separately, and a model that fails, even
+    one whose process is killed, is an entry with the reason. `apart=False` uses this process: memory is not measured,
+    and a model may be of a class that another process could not import. A model that is known to fail, by parameters
     out of range or by memory that this machine does not have, is not tried.
 
-    An interrupt (Ctrl-C) ends the model that runs, and what there is is returned: see
+    An interrupt (Ctrl-C) ends the running model, and the results so far are returned: see
     `ModelComparison.is_interrupted`.
     """
     _check(ratings, models)
-    # Before anything takes time: what models find wrong with their own parameters.
+    # First the models check their own parameters, before anything takes time.
     wrong = {name: _complaint(model.check) for name, model in (models or {}).items()}
     check_int("k", k, least=1)
     check_int("bootstrap", bootstrap, least=0)
@@ -91,7 +94,14 @@ def compare_models(
     starts = {} if starts is None else starts
     before = order_of_starts(starts, models)
     relevant = _relevant(relevant, kind, split)
-    measure = partial(_measured, k=k, relevant=relevant, ranking=ranking, bootstrap=bootstrap, seed=seed)
+    how: dict[str, Any] = {
+        "k": k,
+        "relevant": relevant,
+        "ranking": ranking,
+        "max_users": max_users,
+        "bootstrap": bootstrap,
+    }
+    measure = partial(_measured, **how, seed=seed)
     entries: list[Entry] = []
     is_interrupted = False
     with attempts(split, in_processes=apart) as outcome_of:
@@ -116,7 +126,7 @@ def compare_models(
 
 
 def _measured(recommender: Recommender, split: Split, **options: Any) -> Report:
-    """A report without the test ratings, which the process that asked has already."""
+    """A report without the test ratings, which the parent process has already."""
     return replace(evaluate(recommender, split, **options), test=None)
 
 
@@ -134,25 +144,25 @@ def _check(ratings: Any, models: Any) -> None:
             )
         if not name.strip():
             raise InvalidParameterError(
-                f"models has {type(model).__name__} under the name {name!r}; expected a name that a row can be known by"
+                f"models has {type(model).__name__} under the name {name!r}; expected a text that is not empty"
             )
 
 
 def _complaint(check: Callable[[], None]) -> str | None:
-    """What a check finds wrong; None if nothing."""
+    """The error of a check; None if there is none."""
     try:
         check()
     except TastespaceError as error:
         return str(error)
     except Exception:
-        pass  # A model may be anyone's: what goes wrong in it is reported where it is fitted.
+        pass  # A model may be user-defined: other errors are reported where it is fitted.
     return None
 
 
 def _reason(
     name: str, models: Mapping[str, Recommender], wrong: Mapping[str, Any], train: Ratings, before: tuple[str, ...]
 ) -> str | None:
-    """Why it is no use to try; None if it may be."""
+    """Why a model need not be tried; None if it may work."""
 
     def own(each: str) -> str | None:
         return wrong.get(each) or unsuitable(models[each], train) or _too_large(models[each], train)
@@ -160,12 +170,12 @@ def _reason(
     reason = own(name) or (_complaint(partial(check_startable, models[name])) if before else None)
     for start in before if reason is None else ():
         if (why := own(start)) is not None:
-            return f"it begins from {start}: {why}"
+            return f"it starts from {start}: {why}"
     return reason
 
 
 def _too_large(recommender: Recommender, ratings: Ratings) -> str | None:
-    """Why the factors of a model cannot be held by this machine, whatever else it needs; None if they can."""
+    """Why the factors of a model do not fit into the memory of this machine; None if they do."""
     n_factors, here = getattr(recommender, "n_factors", None), _machine_bytes()
     if not isinstance(n_factors, Integral) or here is None:
         return None
@@ -173,13 +183,13 @@ def _too_large(recommender: Recommender, ratings: Ratings) -> str | None:
     if needed <= here:
         return None
     return (
-        f"n_factors is {n_factors}, with which {ratings.n_users:,} users and {ratings.n_items:,} items would take "
-        f"{_gigabytes(needed)} at least, and this machine has {_gigabytes(here)}; expected fewer factors, such as 32"
+        f"n_factors is {n_factors}, for which {ratings.n_users:,} users and {ratings.n_items:,} items would take "
+        f"{_gigabytes(needed)} at least, but this machine has {_gigabytes(here)}; expected fewer factors, such as 32"
     )
 
 
 def _machine_bytes() -> int | None:
-    """The memory of the machine; None where the system does not say."""
+    """The memory of the machine; None where the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -191,7 +201,7 @@ def _gigabytes(n: int) -> str:
 
 
 def _relevant(given: Relevant, kind: Kind, split: Split) -> Relevant:
-    """What lists are to hold, the same for all models: each by itself might choose something else."""
+    """The relevance, the same for all models: each by itself might choose another."""
     if given is not None:
         return given
     if kind == "stars":

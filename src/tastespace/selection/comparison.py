@@ -1,4 +1,4 @@
-"""What a comparison of models found: an entry a model, with what it costs and how far it is behind the best."""
+"""The result of a comparison of models: one entry per model, with its cost and its distance from the best."""
 
 from __future__ import annotations
 
@@ -11,28 +11,21 @@ import polars as pl
 
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.splits import Split
-from tastespace.evaluation import resampling
 from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import Group, groups_frame, groups_table
 from tastespace.evaluation.metrics.order import ACCURACY, NDCG, TAU
 from tastespace.evaluation.predictions import are_known
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import UNDEFINED, Interval, counted, display_name, figure, plain_number
+from tastespace.evaluation.side_by_side import found_table, lists_table
+from tastespace.evaluation.significance import Behind, Verdict, behind_best, verdicts_of
 from tastespace.selection.trials import Cost, Moment
 from tastespace.tables import TableResult, TextTable, frame_of
 
 COVERAGE = "coverage_90"
-SMALLER_IS_BETTER = ("rmse", "log_loss")
-HEADINGS = {TAU: "tau-b", ACCURACY: "pairs", NDCG: "NDCG rated"}  # of columns, of which there are many
+DECISIVE = ("rmse", "log_loss")  # errors of predictions by which models are ordered: smaller is better
+HEADINGS = {TAU: "tau-b", ACCURACY: "pairs", NDCG: "NDCG rated"}  # short headings, because there are many columns
 COSTS = ("seconds", "processor_seconds", "memory_mb", "process_mb")
-
-
-@dataclass(frozen=True)
-class Behind:
-    """How much worse a model is than the best one, on the same users: `interval` is of the difference, 95 %."""
-
-    difference: float  # 0 for the best; never negative, whichever way the measure goes
-    interval: Interval | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +39,21 @@ class Entry:
     trace: tuple[Moment, ...] = ()  # held-out errors during the fit; the last one is of the fitted model
     warnings: tuple[str, ...] = ()
     error: str | None = None
-    start: str | None = None  # the model of the comparison that it began from; its cost has that one's in it
+    start: str | None = None  # the model of the comparison that it started from, whose cost is included
     behind: Mapping[str, Behind] = field(default_factory=dict[str, Behind])  # by measure
 
     @property
     def coverage(self) -> float | None:
-        """How many test ratings lie in their 90 % intervals; None for a model that has no uncertainty."""
+        """The share of test ratings in their 90 % intervals; None for a model without uncertainty."""
         return self.value(COVERAGE)
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Errors, or what is found, by the number of training ratings of the users."""
+        """Errors, or the share found, by the number of training ratings of the users."""
         return () if self.report is None else tuple(self.report.groups.get("users", ()))
 
     def value(self, measure: str) -> float | None:
-        """A measure; None if it does not have that."""
+        """A measure; None if the model does not have it."""
         holder = self._holder(measure)
         return None if holder is None else holder.measures.get(measure)
 
@@ -73,7 +66,7 @@ class Entry:
         return self.report.calibration if self.report is not None and measure == COVERAGE else self.report
 
     def to_dict(self, k: int) -> dict[str, Any]:
-        """The content for JSON: the same names for every model, null for what there is not."""
+        """The content for JSON: the same names for every model, null for missing values."""
         figures: dict[str, Any] = {}
         for name, measure in _columns(k).items():
             value = self.value(measure)
@@ -84,11 +77,9 @@ class Entry:
             "model": self.model,
             **figures,
             **(dict.fromkeys(COSTS) if self.cost is None else asdict(self.cost)),
-            "behind": {
-                name: {"difference": found.difference, "interval": found.interval and list(found.interval)}
-                for name, found in self.behind.items()
-            },
+            "behind": {name: found.to_dict() for name, found in self.behind.items()},
             "groups": [group.to_dict() for group in self.groups],
+            "found": [group.to_dict() for group in ({} if self.report is None else self.report.found).get("items", ())],
             "trace": [asdict(moment) for moment in self.trace],
             "measures": {name: plain_number(value) for name, value in measures.items()},
             "parameters": {
@@ -103,12 +94,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Parts:
-    """What was fitted on and what was tested on."""
+    """The training and test data."""
 
     kind: Kind
     training_ratings: int
     test_ratings: int
-    history_ratings: int  # that new users were known by
+    history_ratings: int  # known ratings of new users
     users: int  # of the training part
     items: int  # of the training part
     cold: int  # test ratings of a user or item that the training part lacks
@@ -136,11 +127,11 @@ class ModelComparison(TableResult[Entry]):
 
     parts: Parts
     k: int  # length of the lists
-    is_interrupted: bool = False  # a person ended it before all models had their turn
+    is_interrupted: bool = False  # ended by an interrupt before all models were tried
 
     @property
     def measure(self) -> str:
-        """What decides: RMSE of stars, log loss of yes and no; of choices, and where no model has those, NDCG."""
+        """The deciding measure: RMSE for stars, log loss for yes and no; otherwise NDCG."""
         wanted = {"stars": "rmse", "yes-no": "log_loss"}.get(self.parts.kind)
         if wanted is not None and any(entry.value(wanted) is not None for entry in self):
             return wanted
@@ -154,7 +145,7 @@ class ModelComparison(TableResult[Entry]):
             value = entry.value(self.measure)
             if value is None or plain_number(value) is None:
                 return (2 if entry.report is None else 1), 0.0
-            return 0, value if self.measure in SMALLER_IS_BETTER else -value
+            return 0, value if self.measure in DECISIVE else -value
 
         return sorted(self.entries, key=order)
 
@@ -165,18 +156,46 @@ class ModelComparison(TableResult[Entry]):
         return None if first is None or first.value(self.measure) is None else first
 
     def records(self) -> list[dict[str, Any]]:
-        """One a model, the best first."""
+        """One row per model, the best first."""
         return [entry.to_dict(self.k) for entry in self.ranked]
 
     def schema(self) -> dict[str, Any]:
-        """Measures with the ends of their intervals, costs, and errors."""
+        """Measures with the bounds of their intervals, costs, and errors."""
         figures = [f"{name}{end}" for name in _columns(self.k) for end in ("", "_low", "_high")]
         return {"model": pl.String} | dict.fromkeys([*figures, *COSTS], pl.Float64) | {"error": pl.String}
 
     def to_dict(self) -> dict[str, Any]:
-        """The content for JSON: `rows`, one a model, the best first, and the `split`."""
+        """The content for JSON: `rows`, one per model, the best first, and the `split`."""
+        made = next((report.lists for report in self._reports.values() if report.lists is not None), None)
         more = {"split": asdict(self.parts), "measure": self.measure, "k": self.k, "interrupted": self.is_interrupted}
+        more |= {"lists": made and made.to_dict(), "verdicts": [verdict.to_dict() for verdict in self.verdicts]}
         return super().to_dict() | more
+
+    @property
+    def _reports(self) -> dict[str, Report]:
+        """The models that could be measured, those with the best lists first."""
+        reports = {entry.model: entry.report for entry in self.ranked if entry.report is not None}
+        ndcg = f"ndcg@{self.k}"
+        return dict(sorted(reports.items(), key=lambda pair: -pair[1].measures.get(ndcg, 0.0)))
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Which model is best for what, and which may be as good."""
+
+        def behind(measure: str) -> dict[str, Behind]:
+            found = {entry.model: entry.behind[measure] for entry in self if measure in entry.behind}
+            return dict(sorted(found.items(), key=lambda pair: pair[1].difference))
+
+        return verdicts_of(self._reports, self.k, behind)
+
+    def lists_table(self) -> TextTable | None:
+        """One row per model, the best lists first: NDCG, recall, coverage of the catalogue; None without lists."""
+        behind = {entry.model: _behind(entry, f"ndcg@{self.k}") for entry in self}
+        return lists_table(self._reports, k=self.k, behind=behind)
+
+    def found_table(self) -> TextTable | None:
+        """The share of relevant test items in lists, by popularity of the items; None without lists."""
+        return found_table(self._reports, k=self.k)
 
     def trace_to_polars(self) -> pl.DataFrame:
         """Held-out errors during the fits: model, step, seconds, rmse."""
@@ -188,7 +207,7 @@ class ModelComparison(TableResult[Entry]):
         return groups_frame("model", {entry.model: entry.groups for entry in self.ranked})
 
     def table(self) -> TextTable:
-        """One row a model, the best first: what it achieves and what it costs; why not, for one that failed."""
+        """One row per model, the best first: its quality and cost; the reason, for one that failed."""
         cells = {entry.model: self._cells(entry) for entry in self.ranked}
         filled = [name for name in next(iter(cells.values()), {}) if any(row[name] for row in cells.values())]
         rows = tuple((model, *(row[name] or UNDEFINED for name in filled)) for model, row in cells.items())
@@ -203,13 +222,13 @@ class ModelComparison(TableResult[Entry]):
 
     @property
     def group_measure(self) -> str:
-        """What is measured by groups: the measure that decides, or of choices how many of them lists hold."""
-        return self.measure if self.measure in SMALLER_IS_BETTER else f"found@{self.k}"
+        """The measure shown by groups: the deciding one, or for implicit feedback the share found in lists."""
+        return self.measure if self.measure in DECISIVE else f"found@{self.k}"
 
     @property
     def group_title(self) -> str:
-        """That in words."""
-        if self.measure in SMALLER_IS_BETTER:
+        """The same in words."""
+        if self.measure in DECISIVE:
             return display_name(self.measure)
         return f"Share of the relevant test ratings in lists of {self.k}"
 
@@ -218,7 +237,7 @@ class ModelComparison(TableResult[Entry]):
         return "\n".join([str(self.table()), *failed])
 
     def _cells(self, entry: Entry) -> dict[str, str]:
-        """Texts by column, empty where there is nothing to say."""
+        """Texts by column, empty for missing values."""
 
         def cell(measure: str, *, with_interval: bool = True) -> str:
             value = entry.value(measure)
@@ -227,13 +246,13 @@ class ModelComparison(TableResult[Entry]):
         ndcg, cost = f"ndcg@{self.k}", entry.cost
         return {
             **{display_name(self.measure): cell(self.measure), "behind the best": _behind(entry, self.measure)},
-            **{display_name(measure): cell(measure) for measure in SMALLER_IS_BETTER},
+            **{display_name(measure): cell(measure) for measure in DECISIVE},
             "log score": cell("log_score", with_interval=False),
             "in 90 %": "" if entry.coverage is None else f"{entry.coverage:.3f}",
             display_name(ndcg): cell(ndcg),
             **{HEADINGS[name]: cell(measure, with_interval=False) for name, measure in _of_order(self.k).items()},
             "seconds": "" if cost is None else _seconds(cost.seconds),
-            "processor s": "" if cost is None else _seconds(cost.processor_seconds),
+            "CPU s": "" if cost is None else _seconds(cost.processor_seconds),
             "MB": "" if cost is None or cost.memory_mb is None else f"{cost.memory_mb:,.0f}",
         }
 
@@ -242,34 +261,25 @@ class ModelComparison(TableResult[Entry]):
         scales = {report.calibration.levels for report in reports if report.calibration is not None}
         if len(scales) < 2:
             return ""
-        return "log scores are of different things, probabilities of levels and densities: not to be compared"
+        return "log scores are of different kinds (probabilities of levels, densities) and cannot be compared"
 
 
 def with_differences(entries: Sequence[Entry], k: int, resamples: int, seed: int) -> tuple[Entry, ...]:
-    """The entries with how far each is behind the best, measure by measure; users are resampled for all at once."""
+    """The entries with their distance from the best, measure by measure; users are resampled for all at once."""
     behind: dict[str, dict[str, Behind]] = {entry.model: {} for entry in entries}
-    for measure in (*SMALLER_IS_BETTER, f"ndcg@{k}", *_of_order(k).values()):
-        sums = {
-            entry.model: entry.report.sums[measure]
-            for entry in entries
-            if entry.report is not None and measure in entry.report.sums and entry.report.sums[measure].n_users
-        }
-        if not sums:
-            continue
-        sign = 1 if measure in SMALLER_IS_BETTER else -1
-        values = {model: sign * found.value() for model, found in sums.items()}
-        best = min(values, key=lambda model: values[model])
-        drawn = resampling.bootstrap(sums, resamples, seed) if resamples and sums[best].n_users > 1 else {}
-        for model, value in values.items():
-            span = resampling.middle(sign * (drawn[model] - drawn[best])) if drawn else None
-            behind[model][measure] = Behind(value - values[best], span)
+    reports = {entry.model: entry.report for entry in entries if entry.report is not None}
+    for measure in (*DECISIVE, f"ndcg@{k}", *_of_order(k).values()):
+        for model, found in behind_best(reports, measure, resamples, seed).items():
+            behind[model][measure] = found
     return tuple(replace(entry, behind=behind[entry.model]) for entry in entries)
 
 
 def _columns(k: int) -> dict[str, str]:
-    """Columns in JSON, and the measures that these are."""
+    """Columns in JSON, and the measures that they hold."""
     names = {name: name for name in ("rmse", "log_loss", "log_score")}
-    return {**names, "coverage": COVERAGE, "ndcg": f"ndcg@{k}", **_of_order(k)}
+    lists = {"ndcg": "ndcg", "recall": "recall", "catalogue_coverage": "coverage", "popularity_lift": "popularity_lift"}
+    of_lists = {name: f"{measure}@{k}" for name, measure in lists.items()}
+    return {**names, "coverage": COVERAGE, **of_lists, **_of_order(k)}
 
 
 def _of_order(k: int) -> dict[str, str]:
@@ -280,10 +290,7 @@ def _behind(entry: Entry, measure: str) -> str:
     found = entry.behind.get(measure)
     if found is None:
         return ""
-    if not found.difference and (found.interval is None or found.interval == (0, 0)):
-        return "best"
-    span = "" if found.interval is None else f" ({found.interval.low:+.4f}…{found.interval.high:+.4f})"
-    return f"{found.difference:.4f}{span}"
+    return "best" if not found.difference and (found.interval is None or found.interval == (0, 0)) else str(found)
 
 
 def _seconds(seconds: float) -> str:

@@ -1,12 +1,12 @@
-"""Which setting to try next, whether to go on with one, and the journal of trials: the part that Optuna does.
+"""Hyperparameter search with Optuna: which setting to try next, when to stop one, and the journal of trials.
 
-Settings are proposed by its tree-structured Parzen estimator, and dropped by its rule of successive halving: a rung is
-a part of the users, three times as many as the one below, and only the best third of the settings goes up. The proposal
-of trial n is drawn with a generator of its own, made from the seed and n, and depends on nothing but that and the
-trials before it. So a run that goes on from a journal proposes what it would have proposed, had it never been
-interrupted.
+Settings are proposed by Optuna's tree-structured Parzen estimator, and stopped by its successive halving: a rung is
+a part of the users, three times as many as the one below, and only the best third of the settings is promoted. The
+proposal of trial n is drawn with its own generator, made from the seed and n, and depends only on that and the
+trials before it. So a run that continues from a journal proposes what it would have proposed without the
+interruption.
 
-The journal is a file of Optuna, which its own tools can read. Each trial that has ended is a line, and no other: one
+The journal is a file of Optuna, which its own tools can read. Each finished trial is a line, and no other: one
 during which a run was killed leaves no trace, and is made again.
 """
 
@@ -26,7 +26,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import CheckpointError, CheckpointWarning, MissingExtraError, shortened, warn
-from tastespace.models.base.parameters import Choice, Range, SearchSpace
+from tastespace.parameters import Choice, Range, SearchSpace
 from tastespace.randomness import derive
 from tastespace.storage import LOCK, Lock
 
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 
-GROWTH = 3  # how many times the users of one rung the next one has
-MIN_HELD_OUT = 200  # ratings: with fewer a rung tells more of luck than of settings
+GROWTH = 3  # factor between the numbers of users of two rungs
+MIN_HELD_OUT = 200  # ratings: with fewer, chance matters more than settings
 RANDOM_TRIALS = 8  # before the estimator has seen enough
 FILE, STUDY = "tune.journal", "tastespace"
-RUN, DEFAULTS = "run", "defaults"  # names of what is kept beside the trials
+RUN, DEFAULTS = "run", "defaults"  # names of the entries kept beside the trials
 
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """A part of the users, with what is fitted to and what is held out of it."""
+    """A part of the users, with its training and held-out ratings."""
 
-    step: int  # users, in parts of as many as the lowest rung has: 1, 3, 9
+    step: int  # number of users, in units of the lowest rung: 1, 3, 9
     share: float  # of the users
     split: Split
 
@@ -57,9 +57,9 @@ def rungs_of(split: Split, n: int, seed: int) -> tuple[Rung, ...]:
     """At most n rungs, each part of the users within the next; fewer where too little would be held out.
 
     Successive halving: a rung is a part of the users, each with three times those of the one below, the last with all
-    of them. A setting climbs from one rung to the next if it is among the best third of all that have been there. Rungs
+    of them. A setting is promoted to the next rung if it is among the best third of all that have been there. Rungs
     are users and not sweeps because every model has users, and because a few sweeps show how fast a setting learns, not
-    how good it is in the end. A user is there with all ratings or not at all; items are known less well below the top,
+    how good it is in the end. A user has all ratings or none; items are known less well below the top,
     which is why the best is chosen among the settings at the top.
     """
     affordable = 1
@@ -80,7 +80,7 @@ def _of_users(ratings: Ratings, users: Vocabulary) -> Ratings:
 
 
 def require_optuna() -> None:
-    """Say how to get it, before anything else is done."""
+    """Refuse early, with instructions, if Optuna is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError as error:
@@ -89,7 +89,7 @@ def require_optuna() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What Optuna has to say on the way is for its own users: what matters to ours is in the result."""
+    """Silence Optuna's own messages: what matters is in the result."""
     import optuna
 
     before = optuna.logging.get_verbosity()
@@ -103,7 +103,7 @@ def quiet() -> Iterator[None]:
 
 
 class Search:
-    """A study in memory: it begins with the trials that there are already."""
+    """A study in memory, which starts with the existing trials."""
 
     def __init__(
         self, space: SearchSpace, *, is_smaller_better: bool, seed: int, before: Sequence[FrozenTrial]
@@ -133,7 +133,7 @@ class Search:
             return trial.should_prune()
 
     def end(self, trial: Trial, kept: dict[str, Any], *, value: float | None, is_complete: bool) -> FrozenTrial:
-        """A trial that went all the way, or was dropped on it; no value for one whose fit failed."""
+        """Record a trial that was finished or stopped; no value for one whose fit failed."""
         from optuna.trial import TrialState
 
         with quiet():
@@ -161,9 +161,9 @@ def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
 def begin_run(
     folder: Path | None, held: ExitStack, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]
 ) -> Study:
-    """The trials of a run that have ended, in a folder or, without one, in memory.
+    """The finished trials of a run, in a folder or, without one, in memory.
 
-    Nobody else writes to the folder until `held` is left. `run` is what makes a run this one, by name: a folder of
+    The folder is locked until `held` is left. `run` identifies a run by name and value: a folder of
     another is refused.
     """
     if folder is None:
@@ -180,7 +180,7 @@ def begin_run(
         raise
     except BlockingIOError:
         raise CheckpointError(
-            f"another search is writing to {folder}; wait for it, stop it, or take another folder"
+            f"another search is writing to {folder}; wait for it, stop it, or use another folder"
         ) from None
     except OSError as error:
         raise CheckpointError(
@@ -195,7 +195,7 @@ def begin_run(
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:
-    """Refuse early what cannot be meant."""
+    """Refuse early a folder that cannot be used."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file; expected a folder for the search")
     if (folder / FILE).exists() and not resume:
@@ -218,19 +218,19 @@ def _study(file: Path | None, is_smaller_better: bool) -> Study:
             return optuna.create_study(
                 storage=JournalStorage(backend), study_name=STUDY, direction=direction, load_if_exists=True
             )
-        except Exception as error:  # What is found in a damaged file is up to the damage.
+        except Exception as error:  # A damaged file may fail in any way.
             raise _damaged(file, f"{type(error).__name__}: {error}") from error
 
 
 def _damaged(file: Path, why: str) -> CheckpointError:
     return CheckpointError(
-        f"{file} is damaged ({shortened(why)}); expected the journal of a search: delete it and begin again, or take "
+        f"{file} is damaged ({shortened(why)}); expected the journal of a search: delete it and start again, or use "
         "another folder"
     )
 
 
 def _backend(file: Path) -> JournalFileBackend:
-    """The file without a lock of its own: the folder has one, which ends with its process whatever becomes of that."""
+    """The file without a lock of its own: the folder has one, which ends with its process in any case."""
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
     class Unlocked(JournalFileOpenLock):
@@ -244,16 +244,16 @@ def _backend(file: Path) -> JournalFileBackend:
 
 
 def _check_lines(file: Path) -> None:
-    """Refuse what is no journal, and leave out a line that a run was killed in the middle of writing.
+    """Refuse a file that is not a journal, and drop a line that was not finished because the run was killed.
 
-    Optuna would put its next line behind the unfinished one, and see what is wrong only when it reads that again.
+    Optuna would append its next line to the unfinished one, and notice the error only on reading it again.
     """
     if not file.exists():
         return
     content = file.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
-        warn(f"the last line of {file} was not finished, and is left out", CheckpointWarning)
+        warn(f"the last line of {file} was not finished and is left out", CheckpointWarning)
         with file.open("r+b") as stream:
             stream.truncate(len(whole))
     for place, line in enumerate(whole.splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""How many factors? Reversible jumps, shrinking priors, or a grid: each on the same training ratings."""
+"""Select the number of factors: by reversible jumps, shrinkage priors, or a grid, on the same training ratings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tastespace.evaluation.metrics.rating import rmse
 from tastespace.evaluation.resampling import UNDEFINED, figure
 from tastespace.inference.transition import NOISE
 from tastespace.models import Recommender
-from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
+from tastespace.parameters import check_int, check_option
 from tastespace.progress import Observer, silent
 from tastespace.randomness import resolve
 from tastespace.selection.trials import Outcome, Task, renamed, run
@@ -34,18 +34,18 @@ PRIORS: Mapping[str, str] = {"shrinkage": "cumulative", "ard": "ard"}
 GRID = (1, 2, 4, 8, 16, 32, 64)
 MAX_RANK = 50
 RANK_SHARE = 0.1
-ACTIVE = "active factors"  # what a shrinking prior tells of each sweep
+ACTIVE = "active factors"  # statistic of a shrinkage prior in each sweep
 
 
 @dataclass(frozen=True, eq=False)
 class RankTrace:
-    """How a method got there, one entry a step."""
+    """The trace of a method, one entry per step."""
 
-    loss: DoubleArray  # a rating: squared error, with the penalty of the factors where the method has one
+    loss: DoubleArray  # per rating: squared error, with the penalty of the factors where the method has one
     rank: DoubleArray
     temperature: DoubleArray | None = None
     first: int = 0  # the first step that counts
-    last: int | None = None  # the first that counts no longer
+    last: int | None = None  # the first step that no longer counts
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON."""
@@ -56,20 +56,20 @@ class RankTrace:
 
 @dataclass(frozen=True, eq=False)
 class RankChoice:
-    """The number of factors that a method takes, and what that is worth."""
+    """The number of factors that a method selects, and its error."""
 
     method: str
     rank: int
     rmse: float  # on the held-out ratings
     seconds: float
-    posterior: Mapping[int, float] | None = None  # over the rank, where the method has one
-    tried: Mapping[int, float] | None = None  # RMSE of each rank on a part of the training ratings, of a grid
-    cooled_rank: int | None = None  # where cooling on towards 0 led, which only optimises
+    posterior: Mapping[int, float] | None = None  # over the rank, if the method has one
+    tried: Mapping[int, float] | None = None  # RMSE of each rank on a part of the training ratings, for a grid
+    cooled_rank: int | None = None  # the rank after cooling on towards 0, which only optimizes
     trace: RankTrace | None = None
 
     @property
     def probability(self) -> float | None:
-        """The probability of the rank, where the method has a posterior."""
+        """The probability of the rank, if the method has a posterior."""
         return None if self.posterior is None else self.posterior.get(self.rank, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class RankChoices(TableResult[RankChoice]):
 
     @property
     def best(self) -> RankChoice:
-        """The one with the smallest error on held-out ratings."""
+        """The choice with the smallest error on held-out ratings."""
         return min(self.entries, key=lambda entry: entry.rmse)
 
     def records(self) -> list[dict[str, Any]]:
-        """One a method."""
+        """One row per method."""
         return [entry.to_dict() for entry in self]
 
     def schema(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class RankChoices(TableResult[RankChoice]):
         return {**super().to_dict(), "train": self.n_train, "test": self.n_test}
 
     def table(self) -> TextTable:
-        """Chosen rank, how likely that is, error, seconds."""
+        """Selected rank, its probability, error, seconds."""
 
         def row(entry: RankChoice) -> tuple[str, ...]:
             likely = UNDEFINED if entry.probability is None else f"{entry.probability:.2f}"
@@ -136,12 +136,12 @@ def choose_rank(
     threads: int | None = None,
     observer: Observer = silent,
 ) -> RankChoice:
-    """The number of factors that ratings have use for, and the error on held-out ratings that goes with it.
+    """Estimate the number of factors of ratings, with the error on held-out ratings.
 
-    `ratings` are split at random, a `share` of them being held out; or they are a `Split` already. What is held out is
-    measured on, and never chosen by. `method` is
+    `ratings` are split at random, with a `share` of them held out; or they are a `Split` already. Held-out ratings are
+    only used to measure the error, never to choose. `method` is
 
-    - "reversible-jump": the rank is an unknown like all others, and has a posterior, whose mode is taken; the error is
+    - "reversible-jump": the rank is a parameter like all others, and has a posterior, whose mode is taken; the error is
       that of the posterior mean over all draws, whatever their rank. `jumps` has its parameters (`ReversibleJump`).
     - "shrinkage", "ard": BPMF with `n_factors="auto"`, cumulative shrinkage or automatic relevance determination.
     - "grid": BPMF with each of `ranks` (powers of two up to `max_rank`), the best on a tenth of the training ratings
@@ -163,7 +163,7 @@ def compare_ranks(
     threads: int | None = None,
     observer: Observer = silent,
 ) -> RankChoices:
-    """Choose the number of factors in several ways (by default all) on the same split; see `choose_rank`."""
+    """Select the number of factors by several methods (by default all) on the same split; see `choose_rank`."""
     wanted = METHODS if methods is None else methods
     for method in wanted:
         check_option("method", method, METHODS)
@@ -183,7 +183,7 @@ def _split(ratings: Ratings | Split, share: float, seed: int) -> Split:
     split = ratings if isinstance(ratings, Split) else random_split(ratings, share, seed=resolve(seed))
     if split.train.kind in CHOICES:
         raise DataError(
-            f"the ratings are {split.train.kind}: who did not choose is not known to dislike",
+            f"the ratings are {split.train.kind}: an item that was not chosen need not be disliked",
             expected="ratings such as stars, or yes and no",
         )
     return split
@@ -202,7 +202,7 @@ def _grid(ranks: Sequence[int] | None, max_rank: int, train: Ratings) -> list[in
 
 @dataclass(frozen=True, eq=False)
 class _Chooser:
-    """What every method is given."""
+    """The arguments of every method."""
 
     split: Split
     max_rank: int
@@ -213,7 +213,7 @@ class _Chooser:
     observer: Observer
 
     def choice(self, method: RankMethod) -> RankChoice:
-        """The choice of a method, and how long it took."""
+        """The choice of a method, and its time."""
         begun, observer = time.perf_counter(), renamed(method, self.observer)
         others = {"reversible-jump": self._by_jumps, "grid": self._by_grid}
         found = others[method](observer) if method in others else self._by_shrinkage(method, observer)
@@ -260,7 +260,7 @@ def _error(model: Recommender, split: Split, observer: Observer = silent) -> flo
 
 
 def _trace(outcome: Outcome, rank: int) -> RankTrace | None:
-    """The variance of the noise is the loss a rating; the rank, where it does not change, is the same all the way."""
+    """The trace: the noise variance is the loss per rating, and a fixed rank is the same throughout."""
     assert outcome.recommender is not None
     trace = getattr(outcome.recommender.posterior_, "trace", None)
     if trace is None:
@@ -272,5 +272,5 @@ def _trace(outcome: Outcome, rank: int) -> RankTrace | None:
 
 
 def _mean_over_chains(values: DoubleArray) -> DoubleArray:
-    """One number a sweep."""
+    """One number per sweep."""
     return np.asarray(np.mean(values, axis=0), np.float64)

@@ -1,8 +1,8 @@
-"""One runner for all trials of models: what a fit costs, what it achieves, and what becomes of one that fails.
+"""One runner for all trials of models: the cost of a fit, its quality, and the handling of failures.
 
 `run` fits a model to the training part of a split and measures it on the test part. `attempt` does the same and never
-raises. `attempts` gives each trial a process of its own, so that its memory is its own, and so is its end: a fresh
-Python, not a fork, because threads of kernels and of tables do not survive one. That process gets its task by its
+raises. `attempts` gives each trial its own process, so that its memory and its failures are isolated: a fresh
+Python, not a fork, because the threads of kernels and tables do not survive one. The process gets its task by
 standard input and the split from a file, and answers with progress and then with the outcome.
 """
 
@@ -38,14 +38,14 @@ from tastespace.progress import Observer, Progress, silent
 
 # Phases in which a model holds out training ratings of its own: their errors are not those of the test ratings.
 OWN_HELD_OUT = ("finding", "searching")
-SWEEPS = ("sweep", "epoch", "pass", "sampling")  # how phases begin whose steps go through all ratings
+SWEEPS = ("sweep", "epoch", "pass", "sampling")  # prefixes of phases whose steps go through all ratings
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model that is yet to be made, and how it is measured: a function of the fitted model and the split.
+    """A model to be created, and its measure: a function of the fitted model and the split.
 
-    `is_watched` has the errors on the test ratings reported during the fit; then the measure must give a report.
+    `is_watched` reports the errors on the test ratings during the fit; then the measure must return a report.
     """
 
     model: type[Recommender]
@@ -57,26 +57,26 @@ class Task:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a fit took. `memory_mb` is what it needed beyond the program and the ratings, at its peak."""
+    """The cost of a fit. `memory_mb` is the peak memory beyond the program and the ratings."""
 
     seconds: float
     processor_seconds: float  # of all threads together
-    memory_mb: float | None = None  # None where the system does not say, or the process is not its own
+    memory_mb: float | None = None  # None where the system does not report it, or the process is shared
     process_mb: float | None = None  # the peak of the whole process
 
 
 @dataclass(frozen=True)
 class Moment:
-    """How well held-out ratings of known users and items were predicted at some time of a fit."""
+    """The error on held-out ratings of known users and items at some time of a fit."""
 
-    step: int | None  # sweeps or epochs until then; None for a model that has none
+    step: int | None  # sweeps or epochs so far; None for a model without any
     seconds: float
     rmse: float
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a trial: what was measured, or an error."""
+    """The outcome of a trial: a measure, or an error."""
 
     value: Any = None
     cost: Cost | None = None
@@ -87,7 +87,7 @@ class Outcome:
 
 
 def run(task: Task, split: Split, observer: Observer = silent, *, is_alone: bool = False) -> Outcome:
-    """Fit and measure; `is_alone` says whether this process has nothing else to do."""
+    """Fit and measure; `is_alone` says whether this process does nothing else."""
     recommender = task.model(**task.parameters)
     recommender.check()
     before = _begin_peak() if is_alone else None
@@ -106,7 +106,7 @@ def run(task: Task, split: Split, observer: Observer = silent, *, is_alone: bool
 
 
 def attempt(task: Task, split: Split, observer: Observer = silent, *, is_alone: bool = False) -> Outcome:
-    """The outcome, whatever happens; warnings are kept, not shown."""
+    """The outcome in any case; warnings are kept, not shown."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -118,22 +118,22 @@ def attempt(task: Task, split: Split, observer: Observer = silent, *, is_alone: 
             of_what, fewer = ("", "ratings") if n_factors is None else (f" for n_factors={n_factors}", "factors")
             outcome = Outcome(error=f"there is not enough memory{of_what}; expected fewer {fewer}")
         except BrokenPipeError:
-            raise  # The process that wanted to know has gone.
+            raise  # The parent process has gone.
         except Exception as error:
-            # A model may be anyone's, and what goes wrong in it must not end the others.
+            # A model may be user-defined, and its errors must not end the other trials.
             outcome = Outcome(error=f"{type(error).__name__}: {error}")
     messages = (str(entry.message) for entry in caught if issubclass(entry.category, TastespaceWarning))
     return replace(outcome, warnings=tuple(dict.fromkeys(messages)))
 
 
 def renamed(name: str, observer: Observer) -> Observer:
-    """An observer for one of several trials: its phases begin with its name."""
+    """An observer for one of several trials: its phases are prefixed with its name."""
     return lambda event: observer(replace(event, phase=f"{name}: {event.phase}"))
 
 
 @dataclass(eq=False)
 class _Listener:
-    """Passes on what a fit reports, and keeps when it reported how far it was."""
+    """Forwards the progress of a fit, and records times and errors."""
 
     observer: Observer
     began: float
@@ -150,7 +150,7 @@ class _Listener:
 
 
 def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | None:
-    """The fitted model to begin from. What it reports of its errors is not of the model in question."""
+    """The fitted model to start from. The errors that it reports are not those of the model in question."""
     start: Recommender | None = None
     for model, parameters in task.starts:
         try:
@@ -158,15 +158,15 @@ def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | No
                 train, start=start, observer=lambda event: observer(replace(event, phase=f"start, {event.phase}"))
             )
         except TastespaceError as error:
-            raise TastespaceError(f"the {model.__name__} that it begins from: {error}") from error
+            raise TastespaceError(f"the {model.__name__} that it starts from: {error}") from error
     return start
 
 
 def _trace(listener: _Listener, recommender: Recommender, test: Ratings, report: Any, cost: Cost) -> tuple[Moment, ...]:
-    """The errors during the fit and at its end; nothing where only lists are measured.
+    """The errors during the fit and at its end; empty where only lists are measured.
 
-    Of several chains: the mean error of all after so many sweeps of each, at the time at which as many sweeps were
-    done, whichever chains they were of.
+    For several chains: the mean error of all after the same number of sweeps of each, at the time when as many sweeps
+    were done, whichever chains they were of.
     """
     if task_of(recommender, test).is_of_lists:
         return ()
@@ -181,7 +181,7 @@ def _trace(listener: _Listener, recommender: Recommender, test: Ratings, report:
 
 
 def _known_rmse(recommender: Recommender, test: Ratings, report: Report) -> float | None:
-    """The error over test ratings whose user and item are known, as is reported during the fit; None without any."""
+    """The error over test ratings of known users and items, as reported during the fit; None without any."""
     known = np.flatnonzero(are_known(recommender.ratings_, test))
     if len(known) == len(test) and "rmse" in report.rating:
         return report["rmse"]
@@ -193,15 +193,15 @@ def _known_rmse(recommender: Recommender, test: Ratings, report: Report) -> floa
 
 
 def _begin_peak() -> int | None:
-    """Forget the peak of memory so far, where the system can (Linux): the next one is of what comes. What is in use."""
+    """Reset the peak of memory, where the system can (Linux), and return the memory in use."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 
 
 def _status(name: str) -> int | None:
-    """Bytes in use (VmRSS), or the most so far (VmHWM); None where the system does not say."""
-    # Not getrusage on Linux: there a process begins with the peak of the one that started it.
+    """Bytes in use (VmRSS), or the peak (VmHWM); None where the system does not report it."""
+    # Not getrusage on Linux: there a process inherits the peak of its parent.
     if sys.platform == "darwin":
         import resource
 
@@ -214,15 +214,15 @@ def _status(name: str) -> int | None:
     return int(sizes[0]) * 1024 if sizes else None
 
 
-PAUSE = 0.05  # seconds between two events that are passed on
-MAX_LETTERS = 200  # of what a process said last
-# What chains load when they are diagnosed. To load it takes a second, and says nothing about a model.
+PAUSE = 0.05  # seconds between two forwarded events
+MAX_LETTERS = 200  # of the last output of a process
+# Modules that diagnostics load, which takes a second that is not part of the cost of a model.
 LOADED_LATE = ("scipy.stats", "arviz_stats.base.array")
 
 
 @contextlib.contextmanager
 def attempts(split: Split, *, in_processes: bool) -> Iterator[Callable[[Task, Observer], Outcome]]:
-    """How tasks on a split are attempted: each in a process of its own, or in this one."""
+    """How tasks on a split are attempted: each in its own process, or in this one."""
     if not in_processes:
         yield lambda task, observer: attempt(task, split, observer)
         return
@@ -241,11 +241,11 @@ def attempts(split: Split, *, in_processes: bool) -> Iterator[Callable[[Task, Ob
 
 
 def _attempt_in_process(task: Task, file: Path, observer: Observer) -> Outcome:
-    """The outcome of a task in a process of its own, which ends with this call, whatever happens."""
+    """The outcome of a task in its own process, which ends with this call in any case."""
     try:
         packed = pickle.dumps(task, protocol=5)
-    except Exception as error:  # What can be wrong with a parameter is up to the parameter.
-        return Outcome(error=f"its parameters cannot be sent to a process of its own ({error})")
+    except Exception as error:  # Any parameter may fail in its own way.
+        return Outcome(error=f"its parameters cannot be sent to another process ({error})")
     start = f"import sys; sys.path[:] = {sys.path!r}; from tastespace.selection.trials import serve; serve()"
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
@@ -260,17 +260,17 @@ def _attempt_in_process(task: Task, file: Path, observer: Observer) -> Outcome:
             if outcome is None:
                 process.wait()
         finally:
-            process.kill()  # It has said all it has to say, or nobody listens any more.
+            process.kill()  # It has given its outcome, or the outcome is no longer needed.
             code = process.wait()
             process.stdout.close()
         return Outcome(error=_reason_of_end(code, complaints)) if outcome is None else outcome
 
 
 def serve() -> None:
-    """What the other process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that started it gets an interrupt, too, and ends it.
+    """The main function of the other process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent process gets an interrupt, too, and ends this one.
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What anyone prints must not come between the answers.
+    os.dup2(2, 1)  # Other output must not come between the answers.
     last = 0.0
 
     def send(content: Any) -> None:
@@ -288,7 +288,7 @@ def serve() -> None:
     try:
         task = pickle.loads(packed)
     except (AttributeError, ImportError) as error:
-        message = f"its class cannot be imported by a process of its own ({error}); expected one in a module, or "
+        message = f"its class cannot be imported by another process ({error}); expected one in a module, or "
         send(Outcome(error=f"{message}apart=False"))
         return
     with Path(file).open("rb") as stream:
@@ -300,7 +300,7 @@ def serve() -> None:
 
 
 def _received(answers: IO[bytes], observer: Observer) -> Outcome | None:
-    """Pass on progress until there is an outcome; None if the process ends without one."""
+    """Forward progress until there is an outcome; None if the process ends without one."""
     while True:
         try:
             content = pickle.load(answers)
@@ -324,14 +324,14 @@ def _reason_of_end(code: int, complaints: IO[bytes]) -> str:
 
 
 def order_of_starts(starts: Mapping[str, str], names: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """By the name of each model that begins from another: those to fit before it, in this order."""
+    """The models to fit before each model that starts from another, by name, in this order."""
     if not isinstance(starts, Mapping):
         raise InvalidParameterError(f"starts is {starts!r}; expected names of models by names, {{name: start}}")
     for name, start in starts.items():
         for each in (name, start):
             if each not in names:
                 raise InvalidParameterError(
-                    f"{name!r} is to begin from {start!r}, and no model {each!r} takes part; expected some of "
+                    f"{name!r} is to start from {start!r}, but no model {each!r} takes part; expected some of "
                     f"{', '.join(names)}"
                 )
     return {name: _before(name, starts) for name in starts}
@@ -342,7 +342,7 @@ def _before(name: str, starts: Mapping[str, str]) -> tuple[str, ...]:
     while starts.get(name) is not None:
         name = starts[name]
         if name in found:
-            circle = " begins from ".join([*found[found.index(name) :], name])
-            raise InvalidParameterError(f"{circle}: that is a circle; expected one that begins by itself")
+            circle = " starts from ".join([*found[found.index(name) :], name])
+            raise InvalidParameterError(f"{circle}: that is a circle; expected one without a start")
         found.append(name)
     return tuple(reversed(found))

@@ -1,4 +1,4 @@
-"""Search the settings of a model that it does not learn by itself."""
+"""Search the settings that a model does not learn by itself."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tastespace.evaluation.evaluate import OF_UNCERTAIN, evaluate
 from tastespace.evaluation.metrics import binary, order
 from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, figure
 from tastespace.models import MODELS, Recommender
-from tastespace.models.base.parameters import Choice, Range, SearchSpace, check_int, check_number
 from tastespace.models.registry import suited
+from tastespace.parameters import Choice, Range, SearchSpace, check_int, check_number
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
 from tastespace.selection.search import DEFAULTS, Rung, Search, begin_run, check_folder, quiet, require_optuna, rungs_of
@@ -43,7 +43,7 @@ DEFAULT_K = 10
 
 @dataclass(frozen=True)
 class Goal:
-    """A measure of held-out ratings, as a report has it."""
+    """A measure of held-out ratings, as in a report."""
 
     measure: str
     k: int = DEFAULT_K
@@ -68,7 +68,7 @@ class Goal:
         )
         if self.measure not in report.measures:
             raise InvalidParameterError(
-                f"{self.measure} is not measured of {type(recommender).__name__} on {report.kind} ratings; expected "
+                f"{self.measure} is not measured for {type(recommender).__name__} on {report.kind} ratings; expected "
                 f"one of {', '.join(name for name in report.measures if name.partition('@')[0] in KNOWN)}"
             )
         value = report[self.measure]
@@ -78,7 +78,7 @@ class Goal:
 
 
 def goal_of(measure: str | None, recommender: Recommender, ratings: Ratings) -> Goal:
-    """The measure asked for, or what decides by the kind of the ratings, as in a comparison of models."""
+    """The requested measure, or the deciding one for the kind of the ratings, as in a comparison of models."""
     if measure is None:
         if ratings.kind in CHOICES or not recommender.suits("stars"):
             return Goal(f"ndcg@{DEFAULT_K}")
@@ -92,24 +92,24 @@ def goal_of(measure: str | None, recommender: Recommender, ratings: Ratings) -> 
 
 
 Ending = Literal["trials", "time", "interrupt"]
-AS_IT_IS = "as it is"  # the row of a model with its defaults
+AS_IT_IS = "defaults"  # the row of a model with its defaults
 
 
 @dataclass(frozen=True)
 class TuneTrial:
-    """One setting that was tried. `value` is what it achieved with the users it got to, None where a fit failed."""
+    """One setting that was tried. `value` is its measure with the users of its last rung, None where a fit failed."""
 
-    number: int  # from 1 on, in the order in which they were tried
+    number: int  # from 1, in the order in which they were tried
     settings: Mapping[str, Any]  # for a fit on all the given ratings
     value: float | None
-    users: float  # share of the users that it got to: 1 if it went all the way
+    users: float  # share of the users of its last rung: 1 if it was finished
     seconds: float
     warnings: tuple[str, ...] = ()
     error: str | None = None
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was measured with all users: among such the best is chosen."""
+        """Whether it was measured with all users: the best is chosen among these."""
         return self.error is None and self.users == 1
 
 
@@ -117,7 +117,7 @@ class TuneTrial:
 class TuneResult(TableResult[TuneTrial]):
     """Settings of a model, tried on a held-out part of the ratings; `settings` are the best.
 
-    `defaults` is what the model achieves as it is. If no setting did better, `settings` is empty: leave it as it is.
+    `defaults` is the measure of the model with its defaults. If no setting was better, `settings` is empty.
     """
 
     key: ClassVar[str] = "number"
@@ -126,11 +126,11 @@ class TuneResult(TableResult[TuneTrial]):
     goal: Goal
     defaults: float
     parameters: Mapping[str, Any]  # the same in all fits
-    shares: tuple[float, ...]  # of the users, rung by rung
-    held_out: int  # ratings that decided
-    ratings: int  # of which these were held out
+    shares: tuple[float, ...]  # of the users, by rung
+    held_out: int  # ratings used to choose
+    ratings: int  # all ratings, including these
     seconds: float  # of this call
-    ended_by: Ending = "trials"  # all had their turn, the time was up, or a person ended it
+    ended_by: Ending = "trials"  # all trials done, time limit, or interrupt
 
     @property
     def trials(self) -> tuple[TuneTrial, ...]:
@@ -139,7 +139,7 @@ class TuneResult(TableResult[TuneTrial]):
 
     @property
     def ranked(self) -> list[TuneTrial]:
-        """The best first: those that went all the way, then by how far they got; those that failed last."""
+        """The best first: those that were finished, then by their last rung; those that failed last."""
         sign = 1 if self.goal.is_smaller_better else -1
 
         def order(trial: TuneTrial) -> tuple[bool, float, float, int]:
@@ -150,7 +150,7 @@ class TuneResult(TableResult[TuneTrial]):
 
     @property
     def best(self) -> TuneTrial | None:
-        """The best of those that went all the way; None if the model is better left as it is."""
+        """The best of those that were finished; None if nothing beats the defaults."""
         first = next(iter(self.ranked), None)
         return first if first is not None and self._beats_defaults(first) else None
 
@@ -159,12 +159,12 @@ class TuneResult(TableResult[TuneTrial]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The best settings; empty where nothing beats the model as it is."""
+        """The best settings; empty where nothing beats the defaults."""
         return {} if self.best is None else dict(self.best.settings)
 
     @property
     def value(self) -> float:
-        """What the best settings achieve on the held-out ratings: a little too good, having been chosen by it."""
+        """The measure of the best settings on the held-out ratings: slightly optimistic, being chosen on it."""
         best = self.best
         return self.defaults if best is None or best.value is None else best.value
 
@@ -196,11 +196,11 @@ class TuneResult(TableResult[TuneTrial]):
         }
 
     def records(self) -> list[dict[str, Any]]:
-        """One a trial, the best first."""
+        """One row per trial, the best first."""
         return [{**asdict(trial), **trial.settings} for trial in self.ranked]
 
     def schema(self) -> dict[str, Any]:
-        """Number, a column a setting, value, users, seconds, error."""
+        """Number, one column per setting, value, users, seconds, error."""
         figures = {"value": pl.Float64, "users": pl.Float64, "seconds": pl.Float64, "error": pl.String}
         return {"number": pl.Int64} | dict.fromkeys(self._names()) | figures
 
@@ -208,7 +208,7 @@ class TuneResult(TableResult[TuneTrial]):
         return list(dict.fromkeys(name for trial in self.trials for name in trial.settings))
 
     def table(self, n: int | None = None) -> TextTable:
-        """One row a setting, the best first, and the model as it is; the first n of them."""
+        """One row per setting, the best first, and the defaults; the first n of them."""
         names, tried = self._names(), self.ranked[:n]
 
         def row(trial: TuneTrial) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ class TuneResult(TableResult[TuneTrial]):
         rows.insert(place, (AS_IT_IS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
-        judged = f"judged by {measure} of {self.held_out:,} of {counted(self.ratings, 'rating')}"
+        judged = f"measured by {measure} of {self.held_out:,} of {counted(self.ratings, 'rating')}"
         title = f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, {judged}"
         note = f"and {left} more" if left else ""
         return TextTable(title, ("trial", *names, measure, "users"), tuple(rows), note)
@@ -237,7 +237,7 @@ TRIALS, RUNGS = 30, 3
 
 
 def tunable_models() -> list[str]:
-    """The names of the models that have something to search."""
+    """The names of the models with a search space."""
     return [name for name, model in MODELS.items() if model.search_space]
 
 
@@ -260,19 +260,19 @@ def tune(
 ) -> TuneResult:
     """Search the settings of a model (a key of `MODELS`) that predict held-out ratings best.
 
-    A `share` of the ratings is held out at random, and settings are compared by what a model fitted to the others
-    says of it: nothing else is looked at, so ratings that are to test the result must not be among those given here. By
+    A `share` of the ratings is held out at random, and settings are compared by the error of a model fitted to the
+    others on it. Only the given ratings are used, so ratings that are to test the result must not be among them. By
     successive halving most settings are tried on a part of the users only (`tastespace.selection.search`); `rungs` is
-    how many parts there are, 1 for all users at once. What is searched is the `search_space` of the model: `fixed` are
-    parameters that are not searched, `ranges` other ends of what is, as (low, high).
+    the number of parts, 1 for all users at once. The `search_space` of the model is searched: `fixed` are
+    parameters that are not searched, `ranges` other bounds, as (low, high).
 
-    `measure` is that of a report; by default RMSE of stars, log loss of yes and no, NDCG@10 of choices. The search ends
-    after `trials` settings in all, or begins no other fit after so many `seconds`. The model as it is, is measured
-    first, and what does not beat it is not recommended.
+    `measure` is that of a report; by default RMSE for stars, log loss for yes and no, NDCG@10 for implicit feedback.
+    The search ends after `trials` settings in all; no further fit starts after `seconds`. The defaults of the model are
+    measured first, and settings that do not beat them are not recommended.
 
     The same seed gives the same trials, whatever the number of threads. With a `folder` each trial is kept when it
-    ends; a run that was interrupted goes on with `resume`, and ends as it would have without the interruption. More
-    `trials` than there were continue a search that had ended. Needs the extra `tune`.
+    ends; an interrupted run continues with `resume`, and ends as it would have without the interruption. More
+    `trials` than before continue a finished search. Needs the extra `tune`.
     """
     _check(ratings, model, trials, seconds, share, rungs)
     require_optuna()
@@ -333,21 +333,21 @@ def _check(ratings: Any, model: Any, trials: Any, seconds: Any, share: Any, rung
 def space_of(
     model: str, ratings: Ratings, fixed: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]] | None = None
 ) -> SearchSpace:
-    """What is searched of a model: its space, less what is fixed, with other ends where they are given."""
+    """The search space of a model, without fixed parameters, and with other bounds where they are given."""
     usual = MODELS[model].search_space
     if not usual:
         able = ", ".join(tunable_models())
-        raise InvalidParameterError(f"the model {model} has nothing to be tuned; expected one of {able}")
+        raise InvalidParameterError(f"the model {model} has nothing to tune; expected one of {able}")
     given = dict(ranges or {})
     for name in given:
         if name not in usual or isinstance(usual[name], Choice):
             numbers = ", ".join(key for key, part in usual.items() if isinstance(part, Range))
             raise InvalidParameterError(
-                f"a range is given for {name!r}, which is no number that is searched of {model}; expected one of "
+                f"a range is given for {name!r}, which is not a number in the search space of {model}; expected one of "
                 f"{numbers}"
             )
         if name in fixed:
-            raise InvalidParameterError(f"{name} is fixed, and a range is given for it; expected one of the two")
+            raise InvalidParameterError(f"{name} is fixed, but a range is given for it; expected one of the two")
     space = {
         name: part if name not in given or isinstance(part, Choice) else part.between(*given[name], ratings)
         for name, part in usual.items()
@@ -355,14 +355,14 @@ def space_of(
     }
     if not space:
         raise InvalidParameterError(
-            f"all that is searched of {model} is fixed ({', '.join(usual)}); expected at least one of them to be left"
+            f"the whole search space of {model} is fixed ({', '.join(usual)}); expected at least one of them to be left"
         )
     return space
 
 
 @dataclass(eq=False)
 class _Run:
-    """What is the same for all trials."""
+    """The constants of all trials."""
 
     base: Recommender
     space: SearchSpace
@@ -373,7 +373,7 @@ class _Run:
     observer: Observer
 
     def all_trials(self, kept: Study, trials: int, seed: int) -> tuple[float, list[FrozenTrial], Ending]:
-        """What the model achieves as it is, all trials, and why there are no more."""
+        """The measure of the defaults, all trials, and why there are no more."""
         defaults: float | None = kept.user_attrs.get(DEFAULTS)
         if defaults is None:
             with warnings.catch_warnings():
@@ -398,7 +398,7 @@ class _Run:
         return defaults, found, "trials"
 
     def _trial(self, search: Search) -> FrozenTrial | None:
-        """One trial, rung by rung; None if the time is up before it has ended: then it is as if it had not begun."""
+        """One trial, rung by rung; None if the time is up before it has ended: it is then discarded."""
         began, trial, warned = time.monotonic(), search.ask(), dict[str, None]()
         for rung in self.rungs:
             if time.monotonic() >= self.until:
@@ -416,7 +416,7 @@ class _Run:
         return Task(type(self.base), {**self.base.get_params(), **settings}, self.goal.value)
 
     def _report(self, defaults: float, found: list[FrozenTrial], total: int) -> None:
-        """How many trials have ended, with the best value so far with all users, that of the defaults included."""
+        """Report the number of finished trials, with the best value so far with all users, including the defaults."""
         values = [trial.value for trial in found if trial.user_attrs["users"] == 1 and trial.value is not None]
         best = (min if self.goal.is_smaller_better else max)([defaults, *values])
         self.observer(Progress("trials", len(found), total, {self.goal.measure: best}))
@@ -425,7 +425,7 @@ class _Run:
         self.observer(replace(event, phase="fitting"))
 
     def trial_of(self, trial: FrozenTrial) -> TuneTrial:
-        """A trial of Optuna as people read it."""
+        """Convert a trial of Optuna to a `Trial`."""
         kept, values = trial.user_attrs, trial.intermediate_values
         settings = {name: part.value(trial.params[name], self.ratings) for name, part in self.space.items()}
         value = None if kept["error"] is not None else values[max(values)]

@@ -1,4 +1,4 @@
-"""From a request to its answer: the user's ratings as the database has them, the model's belief, plain values out."""
+"""From a request to its answer: stored ratings of the user, the model's belief, and plain values as the result."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tastespace.service.messages import (
 from tastespace.service.monitoring import Metrics
 from tastespace.service.store import Store
 
-NOBODY = "you"  # whose history was sent, and no name
-MAX_QUESTIONS = 100  # Each takes as long as a list, and nobody answers more.
+NOBODY = "you"  # a user without an id, whose history was sent
+MAX_QUESTIONS = 100  # Each takes as long as a list, and users do not answer more.
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +42,10 @@ class Answerer:
     max_items: int
 
     def recommendations(self, wanted: RecommendationRequest) -> str:
-        """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
+        """Recommendations as JSON; the answer to the same request about the same ratings is cached for a while."""
         self._limit("n", wanted.n)
         known = self._known(wanted)
-        is_kept = wanted.user is not None and wanted.shown is None  # What was shown lately changes with the clock.
+        is_kept = wanted.user is not None and wanted.shown is None  # What was shown recently depends on the time.
         question = wanted.model_dump_json() if is_kept else ""
         kept = known.answers.get(question)
         if kept is not None:
@@ -105,7 +105,7 @@ class Answerer:
         return answer | {"item": item}
 
     def _listed(self, lists: Lists) -> dict[str, Any]:
-        """The first list of an answer, with what is said beside it."""
+        """The first list of an answer, with its remarks."""
         (answer,) = lists.to_dicts()
         items = [{"rank": rank, **entry, "item": str(entry["item"])} for rank, entry in enumerate(answer["items"], 1)]
         return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
@@ -122,13 +122,13 @@ class Answerer:
         }
 
     def _known(self, about: UserMessage) -> Known:
-        """What is believed of the user, from their ratings up to now; of a new user, from the history that was sent."""
+        """The belief about the user from their current ratings; for a new user, from the history that was sent."""
         if about.user is None:
             return Known(0, self.loaded.about(NOBODY, about.history or {}, is_sent=True))
         if about.history is not None:
             raise InvalidParameterError("got a user and a history; expected one of them: ratings of users are stored")
-        # The version is read first: a rating that comes between the two makes the belief newer than it is said to be,
-        # which costs one more fold-in and never answers with what is past.
+        # The version is read first: a rating that arrives in between makes the belief newer than its version, which
+        # costs one more fold-in but never gives an outdated answer.
         version = self.store.person(about.user).version
         known = self.loaded.known(about.user, version)
         self.metrics.believed(was_kept=known is not None)
@@ -144,7 +144,7 @@ class Answerer:
 
 
 def _shown_table(query: Query, shown: list[ShownItem]) -> pl.DataFrame:
-    """What the user of a query was shown; what has no time was shown now."""
+    """The items shown to the user of a query; those without a time were shown now."""
     now = datetime.now(UTC)
     times = [(one.at or now).astimezone(UTC).replace(tzinfo=None) for one in shown]
     columns = {"user": [str(query.users[0])] * len(shown), "item": [one.item for one in shown], "time": times}
@@ -152,5 +152,5 @@ def _shown_table(query: Query, shown: list[ShownItem]) -> pl.DataFrame:
 
 
 def as_json(content: dict[str, Any]) -> str:
-    """As text. The content is ours and plain, and need not be looked through again."""
+    """The content as JSON text. It consists of plain values, so it is not checked again."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""The model that answers now: loaded, swapped for another without a pause, and what is believed of recent users."""
+"""The current model: loading it, replacing it without downtime, and cached beliefs about recent users."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Versions:
         return self.folder / version
 
     def take(self, model: Path) -> str:
-        """Keep the artifact as it is now, whatever becomes of it: the same files, linked where that is possible."""
+        """Keep the artifact as it is now, even if it is replaced later: the same files, hard-linked if possible."""
         version = self.name_of(model)
         if self.path(version).is_dir():
             return version
@@ -55,7 +55,7 @@ class Versions:
         return version
 
     def name_of(self, model: Path) -> str:
-        """What the artifact as it is now is called.
+        """The version name of the artifact as it is now.
 
         The name follows from the manifest, which has the seed, the parameters and the sizes of the files, and from the
         time of the largest of them.
@@ -70,19 +70,19 @@ class Versions:
         return f"{manifest['model']}-{hashlib.sha256(known_by).hexdigest()[:12]}"
 
     def drop_others(self, kept: set[str]) -> None:
-        """Remove the folders of versions that can no longer be gone back to."""
+        """Remove the folders of versions that a rollback can no longer reach."""
         for entry in self.folder.iterdir() if self.folder.is_dir() else ():
             if entry.is_dir() and entry.name not in kept and not entry.name.startswith("."):
                 shutil.rmtree(entry, ignore_errors=True)
 
 
 log = logging.getLogger("tastespace.service")
-MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # kept of a user; letters of one, with its question
+MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # cached answers per user; maximum length of one, with its request
 
 
 @dataclass(eq=False)
 class Known:
-    """What is believed of a user, concluded from one version of their ratings, and what was answered from it."""
+    """The belief about a user from one version of their ratings, and cached answers based on it."""
 
     version: int
     query: Query
@@ -91,30 +91,30 @@ class Known:
 
 @dataclass(eq=False)
 class Loaded:
-    """One version in memory, with the users that were asked about last. Any number of requests ask it at a time.
+    """One version in memory, with the users of recent requests. Any number of requests may use it at a time.
 
-    The lock is held for a moment, to look up or to keep something, and never while an answer is made.
+    The lock is held only briefly, to look up or store something, never while an answer is computed.
     """
 
     version: str
     recommender: Recommender
     manifest: dict[str, Any]
     max_users: int
-    activation: int = 0  # by which it answers now
+    activation: int = 0  # of the activation in use
     _users: OrderedDict[str, Known] = field(default_factory=OrderedDict)
     _keeping: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, user: str, version: int) -> Known | None:
-        """What is kept of a user, if it was concluded from this version of their ratings."""
+        """The cached belief about a user, if it is based on this version of their ratings."""
         with self._keeping:
             entry = self._users.get(user)
             if entry is None or entry.version != version:
                 return None
-            self._users.move_to_end(user)  # They are the last asked about.
+            self._users.move_to_end(user)  # Most recently used.
             return entry
 
     def keep(self, user: str, known: Known) -> None:
-        """Unless something newer is kept."""
+        """Cache a belief, unless a newer one is cached."""
         with self._keeping:
             before = self._users.get(user)
             if before is not None and before.version > known.version:
@@ -125,7 +125,7 @@ class Loaded:
                 self._users.popitem(last=False)
 
     def keep_answer(self, known: Known, question: str, answer: str) -> None:
-        """Unless it is very long; with few others of the same user."""
+        """Cache an answer unless it is very long, and only a few per user."""
         if len(question) + len(answer) > MAX_ANSWER_LENGTH:
             return
         with self._keeping:
@@ -134,9 +134,9 @@ class Loaded:
                 known.answers.popitem(last=False)
 
     def about(self, user: str, history: dict[str, float], *, is_sent: bool = False) -> Query:
-        """A user with exactly these ratings; those of items that the model does not know tell it nothing.
+        """A query about a user with exactly these ratings; ratings of unknown items are ignored.
 
-        Ratings that were stored have been looked at then; those that are sent must be such as the model knows.
+        Stored ratings were checked when they were stored; those that are sent must be valid for the model.
         """
         given = None
         if history:
@@ -147,18 +147,18 @@ class Loaded:
 
     @cached_property
     def titles(self) -> pl.Series | None:
-        """In small letters, to be searched."""
+        """Titles in lower case, for searching."""
         titles = self.recommender.ratings_.item_titles
         return None if titles is None else titles.fill_null("").str.to_lowercase()
 
     @cached_property
     def outline(self) -> dict[str, Any]:
-        """What a page has to know before it asks."""
+        """The description of the model that the page needs first."""
         return model_outline(self.recommender)
 
     @cached_property
     def story(self) -> dict[str, Any]:
-        """What the model says of itself."""
+        """How the model was fitted and what it learned."""
         return model_story(self.recommender, self.manifest)
 
     @cached_property
@@ -174,7 +174,7 @@ class LiveModel:
     settings: Settings
     store: Store
     versions: Versions
-    changed: Callable[[int], None]  # hears the number of the activation that answers from now on
+    changed: Callable[[int], None]  # called with the number of each new activation
     _swapping: threading.Lock = field(default_factory=threading.Lock)
     _current: Loaded | None = None
     _refused: int | None = None  # an activation that could not be loaded here
@@ -182,7 +182,7 @@ class LiveModel:
 
     @cached_property
     def _folder(self) -> Path:
-        """The artifact, which may be replaced at any time."""
+        """The folder of the artifact, which may be replaced at any time."""
         return Path(self.settings.model).resolve()
 
     @property
@@ -192,11 +192,11 @@ class LiveModel:
         return self._current
 
     def start(self) -> None:
-        """Load what answered last; a model that is new to the database becomes the first version."""
+        """Load the last active version; a model that is new to the database becomes the first version."""
         activation = self.store.activation()
         if activation is None or not self.versions.path(activation.version).is_dir():
             version = self.versions.take(self._folder)
-            loaded = self._load(version)  # Tried before it is made known.
+            loaded = self._load(version)  # Tested before it is activated.
             activation = self.store.activate(version, "start")
             self._answer_with(loaded, activation.id)
             return
@@ -204,12 +204,12 @@ class LiveModel:
         self._warn_if_another_waits()
 
     def reload(self) -> Activation:
-        """The artifact as it is now becomes the version that answers, in every worker; a bad one changes nothing."""
+        """Activate the artifact as it is now in every worker; an invalid one changes nothing."""
         with self._swapping:
             return self._activate(self.versions.take(self._folder), "reload")
 
     def roll_back(self) -> Activation:
-        """Back to the version before."""
+        """Return to the previous version."""
         with self._swapping:
             before = self._before()
             if before is None:
@@ -232,21 +232,21 @@ class LiveModel:
                 log.error("cannot load the version %s: %s", activation.version, error)
 
     def follow(self, seconds: float) -> None:
-        """Look for another version now and then, until told to stop."""
+        """Check for another version periodically, until stopped."""
         while not self._stopped.wait(seconds):
             try:
                 self.refresh()
             except TastespaceError as error:
                 log.warning("cannot look for another model: %s", error)
             except Exception:
-                # Whoever stops looking answers with the old one forever.
+                # A worker that stopped checking would keep the old version forever.
                 log.exception("cannot look for another model")
 
     def stop(self) -> None:
         self._stopped.set()
 
     def _before(self) -> str | None:
-        """The version that answered before the current one began to, rollbacks themselves not counted."""
+        """The version active before the current one, not counting rollbacks."""
         stack: list[str] = []
         for activation in reversed(self.store.activations(1000)):
             if activation.reason == "rollback" and len(stack) > 1:
@@ -270,17 +270,17 @@ class LiveModel:
         self.changed(activation)
 
     def _warn_if_another_waits(self) -> None:
-        """Whoever fits again and starts again may expect the new model; what answered last answers, until told."""
+        """Warn that the last active version stays active, in case a newly fitted model was expected."""
         try:
             is_another = self.versions.name_of(self._folder) != self.current.version
         except ArtifactError:
-            return  # It is not needed: its version is.
+            return  # The artifact is not needed: its version is.
         if is_another:
-            told = "%s is not the version %s, which answered last and answers now; POST /v1/model/reload takes it over"
-            log.warning(told, self._folder, self.current.version)
+            text = "%s is not the version %s, which was active last and still is; POST /v1/model/reload activates it"
+            log.warning(text, self._folder, self.current.version)
 
     def _load(self, version: str) -> Loaded:
-        """The version in memory, after a first answer: what is wrong shows, and what is made once is made."""
+        """Load a version and compute a first answer, which reveals errors and fills caches."""
         if self._current is not None and self._current.version == version:
             return self._current
         path = self.versions.path(version)
@@ -291,5 +291,5 @@ class LiveModel:
             raise ArtifactError(f"the version {version} knows no items; expected a model fitted on ratings")
         ranking = recommender.recommend(loaded.about("", {}), 1)
         if not np.isfinite(ranking.scores[ranking.item_rows >= 0]).all():
-            raise ArtifactError(f"the version {version} gives scores that are no numbers; fit it again")
+            raise ArtifactError(f"the version {version} gives scores that are not numbers; fit it again")
         return loaded

@@ -65,7 +65,7 @@ class ShownItem(Message):
     """An item that the user was shown."""
 
     item: Id
-    at: Annotated[datetime, Field(strict=False)] | None = Field(default=None, description="Time; lately by default.")
+    at: Annotated[datetime, Field(strict=False)] | None = Field(default=None, description="Time; recently by default.")
 
 
 class RecommendationRequest(UserMessage, Filters):
@@ -330,6 +330,7 @@ class ModelInfo(BaseModel):
     data: dict[str, Any]
     seen: dict[str, Any] | None
     measures: dict[str, Any]
+    choice: dict[str, Any] | None  # why this model was chosen; null where it was named
     index: dict[str, Any] | None
     attributes: list[str]
     ratings_stored: int
@@ -394,6 +395,7 @@ class ModelStory(ModelOutline):
     data: dict[str, Any]
     seen: str
     measures: dict[str, Any]
+    choice: dict[str, Any] | None
     chains: dict[str, Any] | None
     course: dict[str, Any] | None
     noise: dict[str, Any] | None

@@ -31,7 +31,7 @@ faults = logging.getLogger("tastespace.service")
 MEDIA_TYPE = "application/problem+json"
 NOTHING_HERE = "there is nothing here"
 
-# The first that fits.
+# The first match counts.
 STATUSES: tuple[tuple[type[TastespaceError], int, str], ...] = (
     (ConflictError, 503, "written at the same time"),
     (DatabaseError, 503, "the ratings database does not answer"),
@@ -82,13 +82,13 @@ async def _respond(request: Request, error: Exception) -> JSONResponse:
 
 
 def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-    """What is wrong and where, without the input: it may be a secret, or 50 MB."""
+    """The response to an invalid request: what is wrong and where, without the input, which may be secret or large."""
     errors = [
         {"where": ".".join(_clean(str(part)) for part in one["loc"]), "what": _clean(one["msg"])}
         for one in error.errors()[:20]
     ]
     if any(one["loc"] == ("body",) for one in error.errors()) and not _is_json(request):
-        return problem(415, "the body is not said to be JSON; expected a header Content-Type: application/json")
+        return problem(415, "the body is not declared as JSON; expected a header Content-Type: application/json")
     unreadable = any(one["type"] == "json_invalid" for one in error.errors())
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors[:3])
     return problem(400 if unreadable else 422, detail, errors=errors)
@@ -140,7 +140,7 @@ class Shutdown:
 
 
 ENCODED_SLASH = re.compile(rb"%2f", re.IGNORECASE)
-SLASH = "\uf02f"  # stands for a slash inside an id; from the private use area, and refused in ids
+SLASH = "\uf02f"  # replaces a slash inside an id; from the private use area, and refused in ids
 
 
 def keep_slashes(scope: Scope) -> None:

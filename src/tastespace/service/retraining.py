@@ -1,12 +1,14 @@
 """A new model from the ratings of the database, which starts from the old one and must not be worse.
 
 The latest of the ratings that are new to the old model are held out. Both models predict them from the earlier ratings
-of the same users. Then a model is fitted on all ratings; that one is published.
+of the same users. Then a model is fitted on all ratings; that one is published. Its parameters are those of the old
+one, among them what was found when that was chosen; or a model is chosen again, on ratings that are not held out.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +25,10 @@ from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.retrieval import tune_index
 from tastespace.evaluation.significance import compare_reports
 from tastespace.models import Recommender
-from tastespace.models.base.parameters import check_number
+from tastespace.models.base.posterior import abilities_of
+from tastespace.parameters import check_number
 from tastespace.progress import Observer, silent
+from tastespace.selection.choose import ModelChoice, choose
 
 SHARE = 0.2  # of the ratings that the old model has not seen, the latest
 TOLERANCE = 0.005  # how much worse the new model may be, as a share of the old one's metric
@@ -82,26 +86,33 @@ def retrain(
     share: float = SHARE,
     tolerance: float = TOLERANCE,
     force: bool = False,
+    choose_again: bool = False,
+    budget: float | None = None,
     index_seconds: float = 60.0,
     observer: Observer = silent,
 ) -> Retraining:
     """A model like the old one, fitted on the ratings of a database (user, item, rating, time).
 
-    A worse one is an error (`WorseModelError`), unless it is forced. An index is chosen again if the old model had one.
+    With `choose_again` which model it is, and its settings, are chosen on these ratings (`tastespace.choose`, with its
+    `budget`). A worse model is an error (`WorseModelError`), unless it is forced. An index is chosen again if the old
+    model had one, and the new one can have one.
     """
     check_number("share", share, above=0, below=1)
     check_number("tolerance", tolerance, least=0)
     ratings = convert(stored, old)
     is_new, n_gone = _unseen(ratings, old)
     comparison, begin, test = None, old, _latest(ratings, is_new, share)
+    train = ratings.take(np.setdiff1d(np.arange(len(ratings)), test))
+    plan = Plan.like(old)
+    if choose_again:
+        plan = Plan.of(choose(train, budget=budget, seed=old.seed_, threads=old.threads, observer=observer))
     if len(test):
-        train = ratings.take(np.setdiff1d(np.arange(len(ratings)), test))
-        begin = _fit(old, train, begin, observer)
-        comparison = _compare(old, begin, Split(train, ratings.take(test)), observer)
+        begin = plan.fit(train, begin, observer)
+        comparison = _compare(old, begin, Split(begin.ratings_, ratings.take(test)), observer)
         if comparison.is_worse(tolerance) and not force:
             raise WorseModelError(comparison, tolerance)
-    final = _fit(old, ratings, begin, observer)
-    if old.index_ is not None:
+    final = plan.fit(ratings, begin, observer)
+    if old.index_ is not None and final.posterior_.item_vectors is not None:
         target = old.index_.target.to_dict()
         final.index_ = tune_index(final, **target, seconds=index_seconds, observer=observer)
     return Retraining(final, comparison, int(is_new.sum()), n_gone)
@@ -162,27 +173,59 @@ def _latest(ratings: Ratings, is_new: BoolArray, share: float) -> Any:
     return np.sort(order[len(order) - n_test :])
 
 
-def _fit(old: Recommender, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
-    """A new model with the same parameters; it starts from the item factors of another if it can."""
-    new = type(old)(**{**old.get_params(), "seed": old.seed_})
-    can_start = new.begins_from_others and start.posterior_.item_points is not None
-    return new.fit(ratings, observer=observer, start=start if can_start else None)
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The model to fit, its parameters, and the choice behind them."""
+
+    model: type[Recommender]
+    parameters: Mapping[str, Any]
+    half_life: float | None
+    describe: Callable[[Recommender], Mapping[str, Any] | None]  # why it is this one, of the fitted model
+
+    @classmethod
+    def like(cls, old: Recommender) -> Plan:
+        """The plan to fit the same model again."""
+        half_life = None if old.choice_ is None else old.choice_.get("half_life")
+        return cls(type(old), {**old.get_params(), "seed": old.seed_}, half_life, lambda fitted: old.choice_)
+
+    @classmethod
+    def of(cls, chosen: ModelChoice) -> Plan:
+        """The plan to fit the chosen model."""
+        return cls(type(chosen.recommender()), chosen.parameters, chosen.taken.half_life, chosen.summary)
+
+    def fit(self, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
+        """Fit the model; it starts from the item factors of another if it can."""
+        new = self.model(**self.parameters)
+        can_start = new.begins_from_others and start.posterior_.item_points is not None
+        new.fit(self._faded(ratings), observer=observer, start=start if can_start else None)
+        new.choice_ = self.describe(new)
+        return new
+
+    def _faded(self, ratings: Ratings) -> Ratings:
+        """The ratings, decayed with age if that was chosen and all of them have times."""
+        is_timed = ratings.times is not None and not np.isnat(ratings.times).any()
+        return ratings.decayed(self.half_life) if self.half_life is not None and is_timed else ratings
 
 
 def _compare(old: Recommender, new: Recommender, split: Split, observer: Observer) -> Comparison:
-    """Evaluate both models; both know the earlier ratings of the test users."""
+    """Evaluate both models; both know the earlier ratings of the test users.
+
+    A model of choices and ratings is compared by both, and the comparison returned is the worse of the two.
+    """
     train = split.train
     rows = train.users.rows_of(split.test.users.ids)
     mine = np.flatnonzero(np.isin(train.user_rows, rows[rows >= 0]))
     history = train.take(mine) if len(mine) else None
     is_of_lists = task_of(new, split.test).is_of_lists
-    options: dict[str, Any] = {"ranking": is_of_lists, "groups": False, "calibration": False, "bootstrap": 0}
+    has_lists = is_of_lists or abilities_of(new.posterior_)["choices"]
+    options: dict[str, Any] = {"ranking": has_lists, "groups": False, "calibration": False, "bootstrap": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         before = evaluate(old, Split(train, split.test, history), **options, observer=observer)
-        options["relevant"] = before.relevance  # What is liked by what one model knows is so for the other.
+        options["relevant"] = before.relevance  # Both models use the same definition of liked items.
         after = evaluate(new, Split(train, split.test, None), **options, observer=observer)
-    measure = "ndcg@10" if is_of_lists else next(iter(before.rating))
+    measures = [*([] if is_of_lists else [next(iter(before.rating))]), *(["ndcg@10"] if has_lists else [])]
     paired = {row.measure: row.p_value for row in compare_reports(before, after)}
-    # There is no paired test for a single user: then nothing speaks against the new model.
-    return Comparison(measure, before[measure], after[measure], len(split.test), paired.get(measure, 1.0))
+    # There is no paired test for a single user: then the new model is accepted.
+    found = [Comparison(name, before[name], after[name], len(split.test), paired.get(name, 1.0)) for name in measures]
+    return max(found, key=lambda each: each.loss if each.p_value < MAX_P_VALUE else -np.inf)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_int, check_number
+from tastespace.parameters import check_int, check_number
 
 SETTINGS_VARIABLE = "TASTESPACE_SERVICE"  # how the settings reach the workers
 KEYS_VARIABLE = "TASTESPACE_API_KEYS"

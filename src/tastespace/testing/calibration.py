@@ -23,7 +23,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.transition import Model, Transition
-from tastespace.models.base.parameters import check_int, check_number
+from tastespace.parameters import check_int, check_number
 from tastespace.progress import silent
 from tastespace.testing.geweke import OVERFLOWS, Bind, Functionals, SamplerResult, evaluate_functionals, find_not_finite
 

@@ -1,11 +1,11 @@
-"""What every recommender must do, whatever it believes: a suite to inherit from.
+"""Conformance tests of recommenders: a suite to inherit from.
 
     class TestMine(RecommenderConformance):
         def make(self, **parameters):
             return Mine(**parameters)
 
-A personal model (one that learns tastes) also gets the checkerboard right; set `is_personal = False` for one
-that tells everyone the same. Set `explanations_add_up = False` for one whose predictions are not linear in a user's
+A personal model (one that learns tastes) also gets the checkerboard right; set `is_personal = False` for one that gives
+everyone the same answers. Set `explanations_add_up = False` for one whose predictions are not linear in a user's
 ratings, given what they rated.
 """
 
@@ -35,19 +35,19 @@ from tastespace.testing.toys import checkerboard, tastes
 
 
 def believed(fitted: Recommender, users: Sequence[int] | None = None) -> Belief:
-    """What is believed of training users, given as rows (None: of all); row -1 is someone never seen."""
+    """The belief about training users, given as rows (None: about all); row -1 is a new user."""
     rows = np.array(range(fitted.ratings_.n_users) if users is None else users, np.int32)
     return fitted.posterior_.believe(People.known(rows, fitted.ratings_.by_user), 1)
 
 
 class RecommenderConformance:
-    """Inherit, and write `make`."""
+    """The suite; a subclass defines `make`."""
 
     is_personal = True
-    scores_are_ratings = True  # False for a model that ranks by something else than the rating it predicts
+    scores_are_ratings = True  # False for a model that ranks by something other than the rating it predicts
     explanations_add_up = True  # False where a rating's effect depends on the user's other ratings
-    keeps_users = True  # False for a model that answers from ratings, and knows nobody without them
-    predicts_ratings = True  # False for a model whose predictions are no ratings, and have a range of their own
+    keeps_users = True  # False for a model that answers from ratings, and knows no users without them
+    predicts_ratings = True  # False for a model whose predictions are not ratings, and have a different range
 
     _kept: ClassVar[dict[tuple[str, str], Recommender]]
 
@@ -62,7 +62,7 @@ class RecommenderConformance:
         return tastes(40, 30, rng=generator(3))[0]
 
     def board(self, size: int) -> Ratings:
-        """What tells a model with tastes from one without."""
+        """Ratings that distinguish a model with tastes from one without."""
         return checkerboard(size)
 
     @pytest.fixture
@@ -70,7 +70,7 @@ class RecommenderConformance:
         return self._fitted_once("plain", ratings)
 
     def _fitted_once(self, name: str, ratings: Ratings) -> Recommender:
-        """A copy of the one model that a class has of these ratings: most tests only ask, and fits take the time."""
+        """A copy of a model that is fitted once per class: most tests only query, and fits take the time."""
         key = (name, ratings.fingerprint())
         if key not in self._kept:
             self._kept[key] = self.make(seed=1, threads=1).fit(ratings)
@@ -93,7 +93,7 @@ class RecommenderConformance:
         assert clone.get_params() == recommender.get_params()
 
     def test_fields_of_parameters_are_parameters(self) -> None:
-        """Those of a parameter that is an object have its name and theirs."""
+        """Fields of an object parameter are named parameter__field."""
         recommender = self.make(seed=7)
         for name, value in recommender.get_params(deep=True).items():
             recommender.set_params(**{name: value})
@@ -135,7 +135,7 @@ class RecommenderConformance:
 
     @pytest.mark.filterwarnings("ignore::tastespace.errors.TastespaceWarning")
     def test_a_fresh_seed_is_kept_and_repeats_the_fit(self, ratings: Ratings) -> None:
-        """Any seed at all: with some of them descent diverges, and says so."""
+        """Any seed may be drawn: with some of them descent diverges, with a warning."""
         first = self.make().fit(ratings)
         again = self.make(seed=first.seed_).fit(ratings)
         for name, array in first.posterior_.arrays().items():
@@ -197,7 +197,7 @@ class RecommenderConformance:
         backwards = fitted.predict(users.reverse(), items.reverse())
         assert_array_equal(backwards.mean[::-1], prediction.mean)
 
-    def test_strangers_get_the_prior_answer_and_are_flagged(self, fitted: Recommender) -> None:
+    def test_new_users_get_the_prior_answer_and_are_flagged(self, fitted: Recommender) -> None:
         prediction = fitted.predict([0, 10**6, 0, 10**6], [0, 0, 10**6, 10**6])
         assert prediction.cold.tolist() == [False, True, True, True]
         assert np.isfinite(prediction.mean).all()
@@ -297,7 +297,7 @@ class RecommenderConformance:
         np.testing.assert_allclose(damped.scores.reshape(-1), shown, rtol=1e-4, atol=1e-4)
 
     def _all_scores(self, fitted: Recommender, ratings: Ratings) -> dict[tuple[int, ...], Any]:
-        """What lists show by rows of user and item: the scores, or where these are latent the expected ratings."""
+        """The values that lists show, by rows of user and item: scores, or expected ratings where scores are latent."""
         belief, scores = believed(fitted), np.empty((ratings.n_users, ratings.n_items), np.float32)
         for rows, block in score_blocks(belief, *scores.shape):
             scores[rows] = block
@@ -320,7 +320,7 @@ class RecommenderConformance:
 
     @pytest.mark.parametrize("side", ["items", "users"])
     def test_similarity_or_its_refusal(self, fitted: Recommender, ratings: Ratings, side: str) -> None:
-        """From 1 down to -1, without repeats, and nothing is like itself."""
+        """Similarities go from 1 down to -1, without repeats, and without the item or user itself."""
         similar, ids = getattr(fitted, f"similar_{side}"), getattr(ratings, side).ids
         if not abilities_of(fitted.posterior_)[f"similar_{side}"]:
             with pytest.raises(InvalidParameterError, match=f"how similar {side} are"):
@@ -337,9 +337,9 @@ class RecommenderConformance:
             with pytest.raises(UnknownIdError, match="nowhere"):
                 similar(["nowhere"])
             return
-        stranger = fitted.similar_users(["nobody", "new"], history=Ratings.from_arrays(["new"] * 2, [0, 1], [5.0, 1.0]))
-        assert stranger.cold.tolist() == [True, False]
-        assert stranger.of(0).height == 0
+        found = fitted.similar_users(["nobody", "new"], history=Ratings.from_arrays(["new"] * 2, [0, 1], [5.0, 1.0]))
+        assert found.cold.tolist() == [True, False]
+        assert found.of(0).height == 0
 
     def test_explanations(self, fitted: Recommender, ratings: Ratings) -> None:
         items = ratings.items.ids.head(6)
@@ -381,13 +381,13 @@ class RecommenderConformance:
     # History
 
     def test_a_training_user_folded_in_stays_in_place(self, fitted: Recommender, ratings: Ratings) -> None:
-        """What training believes about a user is what their ratings alone say, given the items."""
+        """The belief of training about a user follows from their ratings alone, given the items."""
         rows = np.arange(ratings.n_users, dtype=np.int32)
-        folded = fitted.posterior_.believe(People.strangers(ratings.by_user), 1)
+        folded = fitted.posterior_.believe(People.new_users(ratings.by_user), 1)
         pairs = Pairs(rows, np.zeros(len(rows), np.int32))
         np.testing.assert_allclose(folded.mean(pairs), believed(fitted).mean(pairs), rtol=1e-3, atol=1e-3)
 
-    def test_a_stranger_with_a_history_is_not_cold(self, fitted: Recommender) -> None:
+    def test_a_new_user_with_a_history_is_not_cold(self, fitted: Recommender) -> None:
         ranking = fitted.recommend(history={0: 5.0, 1: 1.0}, n=5)
         assert not ranking.cold[0]
         assert not {0, 1} & set(ranking.item_ids.to_list())
@@ -401,7 +401,7 @@ class RecommenderConformance:
             together = recommender.recommend(["new", 1], history=history, exclude=None)
             assert_array_equal(together.scores[1], alone.scores[0])
 
-    def test_a_stranger_is_never_taken_for_a_user_of_that_name(self) -> None:
+    def test_a_new_user_is_never_taken_for_a_user_of_that_name(self) -> None:
         users = ["you"] * 3 + ["other"] * 2
         recommender = self.make(seed=1).fit(Ratings.from_arrays(users, [0, 1, 2, 0, 1], [1.0, 2, 3, 4, 5]))
         assert recommender.recommend(history={0: 5.0}).item_ids.to_list() != []
@@ -436,8 +436,8 @@ class RecommenderConformance:
         save(fitted, tmp_path / "model", with_ratings=False)
         loaded = load(tmp_path / "model", models=[type(fitted)])
         if not self.keeps_users:
-            strangers = fitted.predict(["nobody", "nobody"], [2, 3]).mean
-            np.testing.assert_allclose(loaded.predict([0, 1], [2, 3]).mean, strangers, rtol=1e-5)
+            new_users = fitted.predict(["nobody", "nobody"], [2, 3]).mean
+            np.testing.assert_allclose(loaded.predict([0, 1], [2, 3]).mean, new_users, rtol=1e-5)
             assert loaded.recommend([0]).cold[0]
             return
         assert_array_equal(loaded.predict([0, 1], [2, 3]).mean, fitted.predict([0, 1], [2, 3]).mean)
@@ -453,7 +453,7 @@ class RecommenderConformance:
             assert_array_equal(other.recommend(history={0: 5.0}).scores, folded.scores)
 
     def test_asking_changes_nothing(self, fitted: Recommender, ratings: Ratings) -> None:
-        """What was asked before, and of whom, is in nobody's way."""
+        """Earlier queries, about any user, do not affect later ones."""
         before = {name: array.copy() for name, array in fitted.posterior_.arrays().items()}
         first = fitted.recommend([0, 1], 3)
         fitted.recommend([2], history={0: 5.0}, popularity_damping=0.5)
@@ -472,7 +472,7 @@ class RecommenderConformance:
             assert_array_equal(one, other)
 
     def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
-        """The remark also travels with the answer."""
+        """The remark is also part of the answer."""
         with pytest.warns(UserWarning, match="nowhere"):
             ranking = fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
         assert len(ranking.remarks) == 1
@@ -492,7 +492,7 @@ class RecommenderConformance:
 
 
 class OneClassConformance(RecommenderConformance):
-    """For models of choices: values are counts, and nothing says no."""
+    """Conformance tests of implicit models: values are counts, and there are no negative ratings."""
 
     predicts_ratings = False
     keeps_users = False

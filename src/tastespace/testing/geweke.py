@@ -27,7 +27,7 @@ from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Model, Transition
-from tastespace.models.base.parameters import check_int
+from tastespace.parameters import check_int
 
 Params = TypeVar("Params")
 Functionals = Mapping[str, Callable[[Params, Ratings], float]]
@@ -58,7 +58,7 @@ class Compared:
 
 
 class HasPValue(Protocol):
-    """What is known of one function."""
+    """The result for one function."""
 
     @property
     def p_value(self) -> float: ...
@@ -71,7 +71,7 @@ Row = TypeVar("Row", bound=HasPValue)
 class SamplerResult(Generic[Row]):
     """The result of a test of a sampler, by function; shown as a table."""
 
-    claim: ClassVar[str]  # what does not hold where the test fails
+    claim: ClassVar[str]  # the claim of a failed test
 
     rows: tuple[Row, ...]
     n: int  # draws of each kind, or data sets
@@ -92,7 +92,7 @@ class SamplerResult(Generic[Row]):
 
 @dataclass(frozen=True, repr=False)
 class GewekeResult(SamplerResult[Compared]):
-    """What both ways of drawing agree on."""
+    """The comparison of both ways of drawing."""
 
     claim = "the transition does not keep the joint distribution"
 

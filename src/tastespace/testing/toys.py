@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -28,7 +29,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import Shape
 from tastespace.data.synthetic import BlockPool, draw_pairs, numbered
 from tastespace.errors import InvalidParameterError
-from tastespace.lazy import special
 
 Observed = Literal["random", "skewed"]
 Pairs = tuple[NDArray[Any], NDArray[Any]]
@@ -66,7 +66,7 @@ def _logistic(score: DoubleArray) -> DoubleArray:
 
 
 def _probit(score: DoubleArray) -> DoubleArray:
-    return np.asarray(special.ndtr(score))
+    return np.asarray(scipy.special.ndtr(score))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class OrdinalTruth(Truth):
-    """A level is how many cut-points lie below the score plus a standard normal, and one."""
+    """A truth of levels: one plus the number of cut-points below the score plus a standard normal."""
 
     cut_points: DoubleArray = field(kw_only=True)  # ascending, one less than levels
 

@@ -16,7 +16,7 @@ from tastespace.errors import DataError, InvalidParameterError, NotFittedError
 @pytest.mark.parametrize(
     ("news", "error", "told"),
     [
-        ({0: 5.0}, DataError, "names no users"),
+        ({0: 5.0}, DataError, "has no users"),
         (pl.DataFrame({"item": [0], "rating": [5.0]}), DataError, "no column for the user"),
         (pl.DataFrame({"who": [0], "what": [1], "how": [5.0]}), DataError, "no column for the user.*among who, what"),
         (pl.DataFrame({"user": [], "item": [], "rating": []}), DataError, "no ratings"),

@@ -93,7 +93,7 @@ def test_a_forced_restart_needs_no_news(model):
     assert (after.posterior_.draws.items != another.posterior_.draws.items).any()
 
 
-def test_a_level_that_nobody_uses_any_longer_stays_one():
+def test_a_level_no_longer_used_stays_one():
     ratings = parts("ordinal")[0]
     lowest = np.flatnonzero(ratings.values == 1)
     raised = replace(ratings.take(lowest), values=np.full(len(lowest), 2, np.float32))

@@ -107,5 +107,5 @@ def test_models_without_draws_are_fitted_again(name, late):
     again = MODELS[name](seed=3).fit(after.ratings_)
     users, items = np.arange(40), np.arange(40)
     assert_array_equal(after.predict(users, items).mean, again.predict(users, items).mean)
-    with pytest.raises(InvalidParameterError, match="no chains to go on with"):
+    with pytest.raises(InvalidParameterError, match="no chains to continue"):
         before.update(late, sweeps=0)

@@ -18,6 +18,7 @@ MODELS = {
     "bpmf": "BPMF",
     "sphere": "SphereBPMF",
     "joint": "Joint",
+    "blend": "Blend",
     "sphere-als": "SphereALS",
     "implicit-als": "ImplicitALS",
     "logistic": "LogisticMF",
@@ -34,10 +35,11 @@ SHORT: dict[str, dict[str, Any]] = {
     "sphere": SHORT_CHAINS,
     "sphere-als": {"n_factors": 4, "sweeps": 8},
     "implicit-als": {"n_factors": 4, "sweeps": 6},
+    "blend": {"n_factors": 4, "sweeps": 6},
     "logistic": {"n_factors": 4, "epochs": 12},
     "monotone": {"n_factors": 3, "sweeps": 6, "folds": 3},
 }
-OF_CHOICES = ("implicit-als", "logistic", "ease")
+OF_CHOICES = ("implicit-als", "logistic", "ease", "blend")
 EMPIRICAL = {"draws": 8, "most_steps": 12}
 
 # model -> what is different -> (data, parameters)
@@ -152,6 +154,10 @@ VARIANTS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "no biases": ("one-class", {"biases": False, "learning_rate": 0.1}),
     },
     "ease": {"weak": ("counts", {"regularisation": 5.0}), "once": ("one-class", {})},
+    "blend": {
+        "once": ("one-class", {}),
+        "fixed": ("counts", {"weight": 0.4, "linear_regularization": 10.0, "strength": 8.0, "regularisation": 0.5}),
+    },
     "item-knn": {
         "pearson": ("stars", {"similarity": "pearson", "n_neighbours": 5, "n_candidates": 10, "damping": 0.0}),
         "adjusted cosine": ("stars", {"similarity": "adjusted-cosine", "min_common": 3, "min_similarity": 0.1}),
@@ -187,6 +193,7 @@ UPDATED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "sphere": ("sphere", "stars", {}),
     "joint": ("joint", "stars", {}),
     "implicit-als": ("implicit-als", "counts", {}),
+    "blend": ("blend", "counts", {}),
 }
 CHECKPOINTED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bpmf": ("bpmf", "stars", {}),

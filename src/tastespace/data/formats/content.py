@@ -1,4 +1,4 @@
-"""The content of files: compressed or not, recognised by their first bytes whatever their names; what is wrong."""
+"""The content of files, compressed or not: formats are recognised by their first bytes, faults become errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Compression = Literal["gzip", "zstd"]
 Answer = TypeVar("Answer")
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-# Formats that hold several files, or that few people use: what to do is better than what went wrong.
+# Formats that hold several files or are rare: the message says what to do rather than what went wrong.
 _ADVICE = {
     b"PK\x03\x04": (
         "a zip archive",
@@ -31,9 +31,11 @@ _ADVICE = {
 
 
 def compression_of(file: Path) -> Compression | None:
-    """How a file is compressed, if it is."""
+    """The compression of a file, or None."""
     if file.exists() and not file.is_file() and not file.is_dir():
-        raise DataError("this is a pipe or a device", file=file, expected="a file: it is looked at before it is read")
+        raise DataError(
+            "this is a pipe or a device", file=file, expected="a regular file, since it is inspected before it is read"
+        )
     with file.open("rb") as stream:
         start = stream.read(8)
     for magic, (kind, advice) in _ADVICE.items():
@@ -51,7 +53,7 @@ def read_plain(file: Path, compression: Compression | None, n: int = -1) -> byte
             if compression == "zstd" and n >= 0:
                 with _unpacker().stream_reader(stream, read_across_frames=True, closefd=False) as reader:
                     start = reader.read(n)
-                # Where there is no more, it may be because the file is cut off.
+                # A short read may mean that the file is truncated.
                 return start if len(start) == n else _unpacked(file.read_bytes())
             content = stream.read(n)
             return _unpacked(content) if compression == "zstd" else content
@@ -84,7 +86,7 @@ WHOLE = "a whole Parquet file: fetch it again, or write it again from where it c
 
 
 def ask_parquet(file: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
-    """What a Parquet file answers; whatever the reader stumbles over is a `DataError` that says what to do."""
+    """The result of a query on a Parquet file; errors of the reader become a `DataError` that says what to do."""
     try:
         # Neither wildcards nor key=value folders in the path have a meaning here.
         return question(pl.scan_parquet(file, glob=False, hive_partitioning=False))
@@ -96,7 +98,7 @@ def ask_parquet(file: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answe
 
 @contextmanager
 def named_faults(file: Path, expected: str) -> Iterator[None]:
-    """Whatever goes wrong with a file becomes a `DataError` that names it: those who read it need not know its name."""
+    """Turn any error about a file into a `DataError` that names it, so that parsers need not know its name."""
     try:
         yield
     except DataError as error:

@@ -1,4 +1,4 @@
-"""What a file says of the items that were rated, and of the users: titles, genres, years, and whatever else it has."""
+"""Files that describe items or users: titles, genres, years and any other columns."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _ROW = " row"  # no column of a file, whose names are stripped
 
 
 def describe_items(ratings: Ratings, ratings_file: Path, items_file: Path | None, *, skip: bool = False) -> Ratings:
-    """The ratings with what `items_file` says about the items, or else what MovieLens put beside the ratings.
+    """The ratings with the descriptions in `items_file`, or in the file that MovieLens puts beside the ratings.
 
-    A file that the caller named must be right; one that merely lies there is passed over with a warning.
+    A file that the caller named must be valid; one that was only found beside the ratings is skipped with a warning.
     """
     file = items_file or sibling_of(ratings_file)
     if file is None:
@@ -57,7 +57,7 @@ def sibling_of(ratings_file: Path) -> Path | None:
 
 
 def described(ratings: Ratings, table: pl.DataFrame, side: SideName = "item", *, file: Path | None = None) -> Ratings:
-    """The ratings with what a table says of each id: `title` is the title, all else are attributes; null without."""
+    """The ratings with the description of each id: the column `title`, and all others as attributes."""
     vocabulary = ratings.items if side == "item" else ratings.users
     rows = pl.Series(_ROW, vocabulary.rows_of(table["id"]))
     known = table.drop("id").with_columns(rows).filter(pl.col(_ROW) >= 0)
@@ -76,9 +76,9 @@ def described(ratings: Ratings, table: pl.DataFrame, side: SideName = "item", *,
 
 
 def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False) -> pl.DataFrame:
-    """A table with the id of each item or user and all further columns; of items title, genres and year come first.
+    """A table with the id of each item or user and all other columns; for items, title, genres and year come first.
 
-    Genres and years that are not there are null. Lines that cannot be read are an error, or set aside and counted.
+    Missing genres and years are null. Lines that cannot be read are an error, or set aside and counted.
     """
     sought = SOUGHT_OF[side]
     with named_faults(file, sought.expected):
@@ -97,7 +97,7 @@ def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False
         taken = ["id", "title", "genres", "year"] if side == "item" else ["id"]
         for place, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
             if place not in places:
-                # A name that is empty, or not the first of its kind, says where it stands.
+                # An empty or repeated name is extended by its position.
                 is_new = name.strip() not in ("", *taken)
                 taken.append(name.strip() if is_new else f"{name.strip()} column {place + 1}".strip())
                 columns.append(_typed(column.alias(taken[-1]), layout.kind == "text"))
@@ -105,7 +105,7 @@ def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False
 
 
 def _checked(cells: Cells, name: str, part: str, side: SideName, skip: bool) -> Cells:
-    """Without the rows that have no id, or a year that is none; an error unless they may be skipped."""
+    """Remove the rows without an id or with an invalid year; an error unless they may be skipped."""
     column = _texts(cells.column(name))
     plain = column.fill_null("").str.strip_chars()
     wrong = plain == "" if part == "id" else (plain != "") & ~plain.str.contains(_YEAR)
@@ -164,7 +164,7 @@ def _flagged(flags: Sequence[pl.Series], genre_file: Path) -> pl.Series:
 
 
 def _typed(cells: pl.Series, is_text: bool) -> pl.Series:
-    """Cells of a text as integers if all are, else as numbers if all are; texts as lists if one of them has bars."""
+    """Text cells as integers if all are, else as numbers if all are; texts become lists if one of them has bars."""
     if is_text:
         cells = cells.str.strip_chars().replace("", None)
         known = cells.drop_nulls()

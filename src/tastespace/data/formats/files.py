@@ -57,13 +57,13 @@ def read(
     attributes come from the files `items` and `users`, which may have any of these formats, too, or from the file that
     MovieLens puts beside the ratings. A folder is read by the file of ratings in it.
 
-    `kind` is what the values say ("stars", "yes-no", "counts" or "one-class"); None is to guess (see
-    `Ratings.with_kind`). A file of users and items alone, perhaps with times, has a choice a line.
+    `kind` is the feedback type ("stars", "yes-no", "counts" or "one-class"); None is to guess (see
+    `Ratings.with_kind`). In a file of users and items alone, perhaps with times, each line is a choice.
 
     A pair that is there more than once counts once: with its last rating, or the `mean` or `sum` of them; `error`
-    refuses. What is not said is the last rating, but the sum of choices and of what was declared to be counts.
+    refuses. The default is the last rating, but the sum for choices and for declared counts.
 
-    Whatever cannot be read is a `DataError` that names the line; `bad_lines="skip"` sets such lines aside, and says
+    A line that cannot be read raises a `DataError` that names it; `bad_lines="skip"` leaves such lines out and warns
     how many.
     """
     if isinstance(path, pl.DataFrame) or hasattr(path, "columns"):
@@ -89,7 +89,7 @@ def read(
         nobody_said = duplicates is None and kind is None and observed.values is not None
         if nobody_said and ratings.merged and ratings.kind == "counts":
             warn(
-                f"{file}: the values seem to be counts ({ratings.kind_and_reason.reason}), and of a pair that is there "
+                f"{file}: the values seem to be counts ({ratings.kind_and_reason.reason}), and for pairs that occur "
                 f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, "
                 "or duplicates sum, to add them up; or duplicates last"
             )
@@ -116,7 +116,7 @@ def read_pairs(
 
 
 def read_history(path: AnyPath, user: str, *, bad_lines: BadLines = "error") -> Ratings:
-    """Ratings or choices of any users; in a file without a column of users they are all of this one."""
+    """Ratings or choices of any users; those of a file without a user column all belong to `user`."""
     _, observed = _observe(Path(path), Sought(OWN_RATING), _skips(bad_lines))
     if observed.users is None:
         one = Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(observed.items.rows), np.int32))
@@ -131,9 +131,9 @@ def has_users(path: AnyPath) -> bool:
 
 
 def read_item_list(path: AnyPath, *, bad_lines: BadLines = "error") -> pl.DataFrame:
-    """A table with a column item, and a column user if the file says for whom: as `exclude` and `only` take it.
+    """A table with a column item, and a column user if the file has one, as `exclude` and `only` take it.
 
-    Text with one column is one item a line, with or without a heading. With more columns a header must say which is
+    Text with one column has one item per line, with or without a header. With more columns a header must say which is
     the item: a guess would leave things out, or let them through, without anyone noticing.
     """
     sought = SoughtItems()
@@ -147,7 +147,7 @@ def read_item_list(path: AnyPath, *, bad_lines: BadLines = "error") -> pl.DataFr
 def sniff(
     path: AnyPath, sought: Sought = RATINGS, *, separator: str | None = None, header: bool | None = None
 ) -> Layout:
-    """How a file is laid out, as far as it can be seen; what the caller knows is taken as given."""
+    """The layout of a file, as far as it can be detected; what the caller passes is taken as given."""
     if is_netflix(Path(path)):
         return NETFLIX
     file = _in_folder(Path(path))
@@ -179,7 +179,7 @@ def _observe(file: Path, sought: Sought, skip: bool, *, expected: str = _A_FILE)
 
 
 def _in_folder(path: Path) -> Path:
-    """The file of ratings in a folder; a file is itself."""
+    """The file of ratings in a folder; a file is returned unchanged."""
     if not path.is_dir():
         return path
     for name in _IN_FOLDERS:

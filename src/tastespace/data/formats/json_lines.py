@@ -1,4 +1,4 @@
-"""Tables of JSON, one object a line."""
+"""Tables of JSON, one object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tastespace.data.tables import EXPECTED_CELL, Cells, Observed
 from tastespace.data.vocabulary import id_series
 from tastespace.errors import DataError
 
-_EXPECTED_LINE = 'one JSON object a line, such as {"user": 1, "item": "a", "rating": 4}'
+_EXPECTED_LINE = 'one JSON object per line, such as {"user": 1, "item": "a", "rating": 4}'
 _IDS, _NUMBERS = (pl.Int64, pl.String), (pl.Int64, pl.Float64)
 _QUICK = {"user": _IDS, "item": _IDS, "rating": _NUMBERS, "time": (*_NUMBERS, pl.String)}
 
@@ -24,7 +24,7 @@ def keys_of(head: bytes) -> tuple[str, ...]:
     keys: dict[str, None] = {}
     for _, entry in _entries(head, {}):
         if isinstance(entry, DataError):
-            # Reading the whole will come to that line and complain, unless not even one could be read.
+            # Reading the whole file will report that line, unless no line could be read.
             if keys:
                 break
             raise entry
@@ -33,20 +33,20 @@ def keys_of(head: bytes) -> tuple[str, ...]:
 
 
 def read_json_lines(data: bytes, parts: Mapping[str, str], *, skip: bool) -> Observed:
-    """The records of a text of objects: as polars reads it, or line by line where only that can tell."""
+    """The records of a text of objects: read by polars, or line by line where polars fails."""
     quick = _read_quickly(data, parts)
     if quick is not None:
-        with suppress(DataError):  # Line by line it is found out where.
+        with suppress(DataError):  # Reading line by line finds the place.
             return quick.observed(parts, skip=False)
     cells = _read_by_line(data, parts, skip=skip)
-    found = cells.observed(parts, skip=skip)  # What is before a line that is no object may have a fault of its own.
+    found = cells.observed(parts, skip=skip)  # Lines before one that is no object may have a fault of their own.
     if cells.faults and not skip:
         raise cells.faults[0]
     return found
 
 
 def read_json_cells(data: bytes, *, skip: bool) -> Cells:
-    """All cells of a text of objects, with the types that they have there."""
+    """All cells of a text of objects, with their JSON types."""
     cells = _read_by_line(data, {}, skip=skip)
     if cells.faults and not skip:
         raise cells.faults[0]
@@ -86,7 +86,7 @@ def _read_by_line(data: bytes, parts: Mapping[str, str], *, skip: bool) -> Cells
 
 
 def _column(part: str | None, name: str, cells: list[Any]) -> pl.Series:
-    """Ids, or texts of ratings and times; else what polars can hold, and texts where values are of several types."""
+    """Ids, or texts of ratings and times; other columns as polars can hold them, as text where types are mixed."""
     if part in ("user", "item"):
         return id_series(cells, part)
     if part is not None:

@@ -1,4 +1,4 @@
-"""How a file is laid out: guessed from its content, overruled by what the caller says."""
+"""How a file is laid out: guessed from its content, overridden by what the caller passes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ NETFLIX = Layout(
 
 @dataclass(frozen=True)
 class Sought:
-    """What a file is looked through for: ratings, pairs, histories or items; and what the caller knows of it."""
+    """What to look for in a file (ratings, pairs, histories or items), and what the caller knows about it."""
 
     needed: tuple[str, ...] = RATING  # the parts; that of the ratings may be missing where lines are choices
     wanted: Mapping[str, str | None] = field(default_factory=dict)  # names of their columns, where they are known
@@ -84,7 +84,7 @@ class Sought:
 
     @property
     def at_least(self) -> tuple[str, ...]:
-        """What must be there."""
+        """The parts that must be present."""
         return tuple(part for part in self.needed if not (part == "rating" and self.may_be_choices))
 
     def parts(self, names: Sequence[str]) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ class Sought:
         return sum(len(fields) > place and _is_number(fields[place]) for fields in rows) > len(rows) / 2
 
     def names_by_place(self, rows: plain_text.Rows) -> tuple[str, ...]:
-        """The columns of a text without a header, as many as there are."""
+        """Column names for a text without a header, as many as there are columns."""
         width, needed = plain_text.usual_width(rows), self.needed
         if self.may_be_choices and width == len(needed) - 1:
             return self.at_least
@@ -128,10 +128,10 @@ RATINGS = Sought()
 
 @dataclass(frozen=True)
 class SoughtItems(Sought):
-    """A list of items: one a line, or a table whose header says which column it is."""
+    """A list of items: one per line, or a table whose header names the column of items."""
 
     needed: tuple[str, ...] = ("item",)
-    expected: str = "one item a line; or a table whose header has a column item, and perhaps one called user"
+    expected: str = "one item per line; or a table whose header has a column item, and perhaps one called user"
 
     def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         if len(names) > 1 and usual_column(names, USUAL_NAMES["item"]) is None:
@@ -145,7 +145,7 @@ class SoughtItems(Sought):
         return True  # A guess would leave things out, or let them through, without anyone noticing.
 
 
-DESCRIBED = {  # what files of items and of users are known to say, and the usual names of the columns
+DESCRIBED = {  # what files of items and users usually contain, and the usual names of the columns
     "item": {
         "id": (*USUAL_NAMES["item"], "id"),
         "title": ("title", "name", "movietitle", "itemtitle", "itemname", "booktitle"),
@@ -158,7 +158,7 @@ DESCRIBED = {  # what files of items and of users are known to say, and the usua
 
 @dataclass(frozen=True)
 class SoughtDescriptions(Sought):
-    """What is known of items or of users: an id, and whatever else there is."""
+    """A description of items or users: an id, and any other columns."""
 
     needed: tuple[str, ...] = ("id", "title")
     side: Literal["item", "user"] = "item"
@@ -211,7 +211,7 @@ def sniff(file: Path, sought: Sought = RATINGS) -> Layout:
         names = keys_of(head)
         return Layout("jsonl", None, True, names, sought.parts(names), compression)
     if start.startswith((b"[{", b"[\n")):
-        raise DataError("this is one JSON array", expected="one object a line; `jq -c '.[]' FILE` makes that of it")
+        raise DataError("this is one JSON array", expected="one object per line; `jq -c '.[]' FILE` makes that of it")
     separator, has_header, names = _sniff_text(head, sought)
     return Layout("text", separator, has_header, names, sought.parts(names), compression)
 
@@ -258,23 +258,22 @@ def _is_heading(rows: plain_text.Rows) -> bool:
     """Whether the first line of words names the columns of pairs that may be words throughout."""
     first, *others = rows
     if len(first) == 1:
-        return False  # One item a line: that this one is unknown to a model will be said.
+        return False  # One item per line: if it is a header after all, the model reports an unknown item.
     columns = list(zip(*[fields for fields in others if len(fields) == len(first)], strict=True))
     if any(name in column for name, column in zip(first, columns, strict=False)):
-        return False  # What is an id below is one here.
+        return False  # The same value occurs below as an id, so it is one here.
     if any(_is_number(cell) for column in columns for cell in column):
         return True
     raise DataError(
         "the first line may be a header or a choice, and there is no column of values",
         line=1,
         text=", ".join(first),
-        expected="a header such as user,item; or to be told whether there is a header (--header or --no-header, in "
-        "Python header=)",
+        expected="a header such as user,item; or an explicit choice (--header or --no-header, in Python header=)",
     )
 
 
 def _are_times(rows: plain_text.Rows) -> bool:
-    """Whether what stands where ratings would are times: dates, or seconds since 1970."""
+    """Whether the column in the place of ratings holds times: dates, or seconds since 1970."""
     cells = [fields[2] for fields in rows if len(fields) == 3]
     return all(_DATE.fullmatch(cell) for cell in cells) or all(
         _is_number(cell) and _SECONDS[0] <= float(cell) <= _SECONDS[1] for cell in cells
@@ -286,7 +285,7 @@ def _has_usual_names(first: list[str], needed: Sequence[str]) -> bool:
 
 
 def _is_one_column(content: str, sought: Sought) -> bool:
-    """Whether there is one item a line, which may have spaces in it."""
+    """Whether there is one item per line, which may contain spaces."""
     if plain_text.has_separators(plain_text.first_line(content)[1]):
         return False
     rows = plain_text.sample(content, " ")

@@ -1,8 +1,8 @@
-"""The entries of matrices with a row a user and a column an item.
+"""The entries of matrices with a row per user and a column per item.
 
-A sparse matrix says which ratings there are: what it stores. A dense one does not, so that the caller has to say what
-stands for "not rated". Ids are the positions in the matrix unless given. Users and items without a rating are left out,
-as they are with every other way of building ratings; the ids of the others do not change by that.
+A sparse matrix says which ratings there are: those it stores. A dense one does not, so the caller has to say which
+value means "not rated". Ids are the positions in the matrix unless given. Users and items without a rating are left
+out, as in every other way of building ratings; this does not change the ids of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tastespace.data.tables import is_pandas
 from tastespace.data.vocabulary import Ids, id_series
 from tastespace.errors import DataError, InvalidParameterError
 
-# In these formats zeros fill up blocks and diagonals: a stored zero says nothing.
+# In these formats zeros fill up blocks and diagonals: a stored zero is not a rating.
 PADDED = ("bsr", "dia")
 
 
@@ -28,7 +28,7 @@ Entries = tuple[Ids, Ids, NDArray[np.float64]]  # user ids, item ids and values
 
 
 def sparse_entries(matrix: Any, user_ids: Ids | None, item_ids: Ids | None) -> Entries:
-    """What a scipy sparse matrix of any format stores, zeros included, in the order in which it is stored."""
+    """The stored entries of a scipy sparse matrix of any format, zeros included, in their order."""
     import scipy.sparse
 
     if not scipy.sparse.issparse(matrix):
@@ -50,7 +50,7 @@ def dense_entries(matrix: Any, missing: float | None, user_ids: Ids | None, item
     """All entries of a matrix or pandas frame but those that are `missing`, row by row."""
     if missing is None or isinstance(missing, bool) or not isinstance(missing, Real) or math.isinf(float(missing)):
         raise InvalidParameterError(
-            f"missing is {missing!r}; expected what stands for 'not rated' in the matrix, which it cannot say itself: "
+            f"missing is {missing!r}; expected the value that means 'not rated' in the matrix: "
             "missing=0, missing=float('nan'), or another number"
         )
     if is_pandas(matrix):
@@ -89,7 +89,7 @@ def _check(array: NDArray[Any], shape: tuple[int, ...]) -> None:
     if array.dtype.kind not in "biuf":
         raise DataError(f"a matrix of type {array.dtype}", expected="numbers")
     if len(shape) != 2:
-        raise DataError(f"a matrix of {len(shape)} dimensions", expected="a row a user, a column an item")
+        raise DataError(f"a matrix of {len(shape)} dimensions", expected="a row per user, a column per item")
 
 
 def _entries(
@@ -111,7 +111,7 @@ def _entries(
 
 
 def _ids_at(ids: Ids | None, places: NDArray[Any], n: int, name: str) -> Ids:
-    """The id of each place; the place itself unless ids were given."""
+    """The id of each position; the position itself unless ids were given."""
     if ids is None:
         return places.astype(np.int64)
     series = id_series(ids, name)

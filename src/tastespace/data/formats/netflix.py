@@ -5,8 +5,8 @@
     822109,5,2005-05-13
 
 The prize had a file for each film (`training_set/mv_0000001.txt`), later copies have a few large ones
-(`combined_data_1.txt`). Both are read in pieces of bounded size: 100 million ratings need no more memory than what
-they end up in.
+(`combined_data_1.txt`). Both are read in pieces of bounded size: 100 million ratings need no more memory than the
+result.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def is_netflix(path: Path) -> bool:
 
 
 def read_netflix(path: Path, *, duplicates: Duplicates | None = None, observer: Observer = silent) -> Ratings:
-    """Ratings from one file of that layout, or from all of a folder, with the titles that lie beside them."""
+    """Ratings from one file of that layout, or from all of a folder, with the titles found beside them."""
     files = [path] if path.is_file() else _rating_files(path)
     if not files:
         raise DataError("there are no ratings of the Netflix Prize", file=path, expected=f"{' or '.join(RATING_FILES)}")
@@ -88,7 +88,7 @@ def _rating_files(folder: Path) -> list[Path]:
 
 
 def _batches(files: Iterable[Path]) -> Iterator[list[_Piece]]:
-    """The pieces of all files, small ones together: each batch has its price."""
+    """The pieces of all files, small ones combined, since each batch has a cost."""
     batch: list[_Piece] = []
     n_bytes = 0
     for file in files:
@@ -146,7 +146,7 @@ def _parsed(batch: list[_Piece], film: int) -> tuple[pl.DataFrame, int]:
 
 
 def _first_fault(batch: list[_Piece]) -> DataError:
-    """The complaint about the first line that is not what it should be: slow, and only on the way out."""
+    """The error for the first invalid line; slow, and used only when parsing has failed."""
     for piece in batch:
         start = 0
         for line in piece.data.splitlines(keepends=True):
@@ -197,7 +197,7 @@ def _numbered(numbers: NDArray[np.int32], name: str) -> Side:
 
 
 def _titled(ratings: Ratings, file: Path) -> Ratings:
-    """With titles and years; a title may contain commas, and is not quoted."""
+    """The ratings with titles and years; a title may contain commas, and is not quoted."""
     ids, titles, years = [], [], []
     for number, line in enumerate(file.read_bytes().decode("latin-1").split("\n"), 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""Ratings of a Parquet file that need not fit into memory: read piece by piece, as often as asked for."""
+"""Ratings of a Parquet file that need not fit into memory: read piece by piece, as many times as needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1 << 22  # about 100 MB while a piece is read and put in order
 
 
 class Triples(NamedTuple):
-    """Some ratings: who, what, how."""
+    """Some ratings: user rows, item rows and values."""
 
     user_rows: IntArray
     item_rows: IntArray
@@ -37,7 +37,7 @@ class Triples(NamedTuple):
 class RatingStream:
     """A Parquet file of ratings: the ids and counts of both sides are in memory, the ratings are not.
 
-    A row is a rating: a pair that is there twice counts twice, for nobody remembers it from one piece to the next.
+    Each row is a rating: a pair that occurs twice counts twice, since pairs are not compared across pieces.
     """
 
     file: Path
@@ -54,7 +54,7 @@ class RatingStream:
 
     @classmethod
     def scan(cls, path: str | Path, *, rows_at_once: int = ROWS_AT_ONCE) -> RatingStream:
-        """Look through a file twice: for the ids, the mean and the range, then for counts and the deviation.
+        """Scan a file twice: for the ids, the mean and the range, then for counts and the standard deviation.
 
         Columns are found by their usual names.
         """

@@ -1,4 +1,4 @@
-"""Delimited text: lines and fields, what separates them, and one native pass over the bytes of ratings."""
+"""Delimited text: lines, fields and separators, and one native pass over the bytes of ratings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_plain_ends(data: bytes) -> bytes:
         return data
     if b"\n" not in data:
         return data.replace(b"\r", b"\n")
-    # In a quoted field the ends of lines are the writer's own.
+    # Line ends inside a quoted field are part of the text.
     return data if b'"' in data else data.replace(b"\r\n", b"\n")
 
 
@@ -69,7 +69,7 @@ def _is_blank(fields: list[str], separator: str) -> bool:
 def sample(text: str, separator: str) -> Rows:
     """The first records, as far as this separator can make records of the text."""
     rows: Rows = []
-    with suppress(DataError):  # The careful reading will come to that line and complain; a wrong separator must not.
+    with suppress(DataError):  # The full read will report that line; a wrong separator must not raise here.
         for _, fields in islice(records(text, separator), _SAMPLED_RECORDS):
             rows.append(fields)
     return rows
@@ -81,7 +81,7 @@ def usual_width(rows: Rows) -> int:
 
 
 def guess_separator(text: str, min_columns: int, is_likely: Callable[[Rows], bool]) -> str:
-    """The separator under which the first lines look most like a table of at least so many columns."""
+    """The separator with which the first lines look most like a table of at least `min_columns` columns."""
     scores: dict[str, tuple[bool, bool, float]] = {}
     for separator in SEPARATORS:
         rows = sample(text, separator)
@@ -104,12 +104,12 @@ def first_line(text: str) -> tuple[int, str]:
 
 
 def has_separators(line: str) -> bool:
-    """Whether a line has marks between which a table would have columns; blanks and quoted marks are not."""
+    """Whether a line contains column separators; blanks and quoted marks do not count."""
     return any(mark in _QUOTED.sub("", line) for mark in SEPARATORS if mark != " ")
 
 
 def utf8_fault(data: bytes) -> DataError | None:
-    """What to say about the first line that is not UTF-8."""
+    """The error for the first line that is not UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """Ratings to files, so that reading them gives the same ratings.
 
-Text: a header, then user, item, rating and perhaps time. Ids that are strings stand in quotation marks and integers do
-not; by that the reader knows "7" from 7. A rating is the shortest text that means the same number in single precision.
+Text: a header, then user, item, rating and perhaps time. String ids are quoted and integers are not, so that the reader
+can distinguish "7" from 7. A rating is the shortest text that means the same number in single precision.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _REASONS = {
 
 
 class Sink(Protocol):
-    """Whatever takes bytes."""
+    """Anything that takes bytes."""
 
     def write(self, data: bytes, /) -> int: ...
 
 
-# What compresses a stream: the same ratings give the same bytes whenever written.
+# Compressors of streams: the same ratings give the same bytes whenever they are written.
 _PACKERS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Sink]]] = {
     ".gz": lambda stream: gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6),
     ".zst": lambda stream: zstandard.ZstdCompressor().stream_writer(stream, closefd=False),
@@ -52,10 +52,10 @@ _PACKERS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Sink]]] = {
 
 
 def write(ratings: Ratings, path: AnyPath) -> None:
-    """Write ratings as the suffix says; an older file stays whole until the new one is complete."""
+    """Write ratings in the format of the suffix; an older file stays intact until the new one is complete."""
     file = Path(path)
     writer = writer_of(file)
-    target = file.resolve()  # What a link leads to is replaced, not the link.
+    target = file.resolve()  # The target of a link is replaced, not the link.
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -68,7 +68,7 @@ def write(ratings: Ratings, path: AnyPath) -> None:
 
 
 def writer_of(file: Path) -> Callable[[Ratings, IO[bytes]], None]:
-    """What writes a file of this name; a suffix that nobody knows is an error."""
+    """The writer for a file of this name; an unknown suffix is an error."""
     suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
     if suffixes[-1:] == [".parquet"]:
         return lambda ratings, stream: ratings.to_polars().write_parquet(stream)

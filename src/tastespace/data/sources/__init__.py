@@ -1,4 +1,8 @@
-"""Data sets by name; one file each, or one a family with the same layout."""
+"""Data sets by name; one file each, or one for several of the same layout, and the table of all, `SOURCES`.
+
+Begin with `source.py`, what a data set is and how its archive is read, then `jester.py`. May import `data`,
+`data/formats` and the foundation.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 
 
 def suggestion(name: str) -> str:
-    """A question after a name that is nearly one of ours; else nothing."""
+    """A "did you mean" for a name that is close to a known data set; else nothing."""
     near = get_close_matches(name.lower(), SOURCES, n=1, cutoff=0.7)
     return f" (did you mean the data set {near[0]}?)" if near else ""
 
@@ -37,12 +41,12 @@ def source_of(name: str) -> Source:
 def dataset(name: str, *, cache: str | os.PathLike[str] | None = None, observer: Observer = silent) -> Ratings:
     """The ratings of a data set by its name, such as `ml-100k`; downloaded once, then taken from the cache.
 
-    The cache is the folder given, or `$TASTESPACE_CACHE`, or the usual place of the platform.
+    The cache is the folder given, or `$TASTESPACE_CACHE`, or the usual location of the platform.
     """
     return source_of(name).load(cache=None if cache is None else Path(cache), observer=observer)
 
 
 def resolve(path_or_name: str | os.PathLike[str]) -> Source | None:
-    """The data set that is meant; none where it is a file or folder, or no name of a data set."""
+    """The data set with this name; None for a file or folder, or an unknown name."""
     name = os.fspath(path_or_name)
     return None if os.path.exists(name) else SOURCES.get(name)

@@ -1,9 +1,9 @@
 """`book-crossing`: 434 thousand ratings from 1 to 10 of 186 thousand books by 78 thousand people.
 
-`BX-Book-Ratings.csv` and `BX-Books.csv` are in Latin-1, every field is in quotation marks, semicolons stand between
-them, and quotation marks inside a field have a backslash. A rating of 0 means that someone has the book and did not
-rate it; there are 716 thousand of them, and they are left out unless asked for. The checksum is the one in the
-repositories of LensKit and of bookdata-tools; it was taken when the original address still worked.
+`BX-Book-Ratings.csv` and `BX-Books.csv` are in Latin-1, every field is quoted, separated by semicolons, and quotation
+marks inside a field are escaped by a backslash. A rating of 0 means that someone has the book and did not rate it;
+there are 716 thousand of them, and they are left out by default. The checksum is the one in the repositories of
+LensKit and of bookdata-tools; it was taken when the original address still worked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tastespace.errors import DataError, warn
 _RATING = r'^"(?<user>\d{1,18})";"(?<isbn>.*\S.*)";"(?<rating>0*(?:10|\d))"$'
 _CROSSING_HEADER = '"User-ID";"ISBN";"Book-Rating"'
 _N_FIELDS = 8  # of a book: ISBN, title, author, year, publisher and three addresses of pictures
-_MERGED = re.compile(r'(.*)\\";(.*)\\"')  # a title and an author with the marks between them spoilt
+_MERGED = re.compile(r'(.*)\\";(.*)\\"')  # a title and an author with the separator between them damaged
 
 
 def read_book_crossing(folder: Path, *, implicit: bool = False) -> Ratings:
@@ -74,7 +74,7 @@ def _crossing_books(file: Path) -> pl.DataFrame:
     names = ("id", "title", "author", "year", "publisher")
     table = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String()), orient="row")
     year = pl.col("year").cast(pl.Int32, strict=False)
-    return table.with_columns(pl.when(year > 0).then(year).alias("year"))  # 0 stands for an unknown year
+    return table.with_columns(pl.when(year > 0).then(year).alias("year"))  # 0 means an unknown year
 
 
 def _plain(field: str) -> str | None:

@@ -1,8 +1,9 @@
-"""Files from the web: continued when cut, checked, and moved to their place only when whole.
+"""Downloads that are resumed after an interruption, verified, and moved into place only when complete.
 
-What has come so far is kept in `NAME.part`, and beside it, in `NAME.part.json`, which version of the file it is a part
-of. The server is asked for the rest of that very version (`Range` with `If-Range`); if it has another one by now, or
-does not know ranges, the whole file comes again. Nothing but a whole file with the right checksum gets its name.
+The part received so far is kept in `NAME.part`, and `NAME.part.json` beside it says which version of the file it
+belongs to. The rest of exactly that version is requested (`Range` with `If-Range`); if it has another one by
+now, or does not support ranges, the whole file is sent again. Only a complete file with the right checksum gets its
+name.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from tastespace.storage import digest_of, replace_file
 from tastespace.version import __version__
 
 CHUNK = 1 << 18
-TRIES = 4  # in a row without anything new
-TIMEOUT = 30.0  # seconds that a server may say nothing
-PAUSE = 1.0  # seconds before the second try, twice as many before the third ...
+TRIES = 4  # in a row without new data
+TIMEOUT = 30.0  # seconds that a server may be silent
+PAUSE = 1.0  # seconds before the second try, doubled for every further one
 
-_PASSING = (408, 425, 429)  # answers that may be different a moment later; those from 500 on, too
+_PASSING = (408, 425, 429)  # temporary errors; those from 500 on, too
 _BY_HAND = "Fetch the file in another way, and then: tastespace data get NAME --from FILE"
 
 
@@ -48,10 +49,10 @@ def download(
     timeout: float = TIMEOUT,
     pause: float = PAUSE,
 ) -> None:
-    """Fetch a file, or the rest of it, and put it in its place once it is whole and its checksum is right.
+    """Download a file, or the rest of it, and move it into place once it is complete and its checksum is right.
 
-    `checksum` is written `md5:…` or `sha256:…`. Where none is published, the first one seen is put down beside the
-    file (`NAME.sha256`), and later downloads are compared with it. Only one process at a time may work on a target.
+    `checksum` is written `md5:…` or `sha256:…`. If none is published, the first one seen is recorded beside the file
+    (`NAME.sha256`), and later downloads are compared with it. Only one process at a time may work on a target.
     """
     part = _Part(target.with_name(target.name + ".part"), url)
     with _disk_faults(target.parent):
@@ -64,12 +65,12 @@ def download(
 
 
 def record_of(target: Path) -> Path:
-    """Where the checksum of a file is put down that has no published one."""
+    """The file that records the checksum of a target without a published one."""
     return target.with_name(target.name + ".sha256")
 
 
 def require_space(folder: Path, n_bytes: int) -> None:
-    """Complain now if so many bytes will not fit."""
+    """Raise an error if this many bytes will not fit."""
     free = shutil.disk_usage(folder).free
     if free < n_bytes:
         expected = f"{readable_size(n_bytes)}; make room, or use another cache (--cache, TASTESPACE_CACHE)"
@@ -77,7 +78,7 @@ def require_space(folder: Path, n_bytes: int) -> None:
 
 
 def readable_size(n_bytes: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in readable units."""
     size, units = float(n_bytes), iter(("bytes", "kB", "MB", "GB", "TB"))
     unit = next(units)
     while size >= 1000 and unit != "TB":
@@ -86,12 +87,12 @@ def readable_size(n_bytes: int) -> str:
 
 
 class _Cut(Exception):
-    """The connection gave out; another try may help."""
+    """The connection was interrupted; another try may help."""
 
 
 @dataclass
 class _Part:
-    """What has come so far of a file."""
+    """The part of a file received so far."""
 
     file: Path
     url: str
@@ -105,7 +106,7 @@ class _Part:
         return self.file.stat().st_size if self.file.exists() else 0
 
     def known(self) -> dict[str, Any]:
-        """What was noted about the version that this is a part of."""
+        """The recorded notes about the version that this is a part of."""
         try:
             notes = json.loads(self.notes.read_text())
         except (OSError, ValueError):
@@ -122,7 +123,7 @@ class _Part:
 
 
 def _fetch(part: _Part, checksum: str | None, observer: Observer, timeout: float, pause: float) -> None:
-    """Try until the part is whole, or until nothing new has come several times."""
+    """Try until the part is complete, or until several tries in a row bring nothing new."""
     tries, furthest = 0, part.size
     while True:
         try:
@@ -135,13 +136,13 @@ def _fetch(part: _Part, checksum: str | None, observer: Observer, timeout: float
                 total = part.known().get("total")
                 so_far = readable_size(part.size) + (f" of {readable_size(total)}" if total else "")
                 problem = f"{part.url}: {cut}, {TRIES} times in a row, after {so_far}"
-                expected = "a steady connection; what has come is kept, run it again to continue"
+                expected = "a steady connection; the part received is kept, run it again to continue"
                 raise DataError(problem, expected=expected) from cut
             time.sleep(pause * 2 ** (tries - 1))
 
 
 def _continue(part: _Part, checksum: str | None, observer: Observer, timeout: float) -> None:
-    """One try: ask for what is missing and write it down."""
+    """Request the missing part once and write it to disk."""
     start = _start(part, checksum)
     if start and start == part.known().get("total"):
         return
@@ -149,7 +150,7 @@ def _continue(part: _Part, checksum: str | None, observer: Observer, timeout: fl
         goes_on = response.status == http.client.PARTIAL_CONTENT
         if goes_on and _first_byte(response) != start:
             part.forget()
-            raise _Cut("the server sent another part than the one asked for")
+            raise _Cut("the server sent a different part than requested")
         length = response.length  # of what is still to come; None where the server does not say
         start = start if goes_on else 0
         total = None if length is None else start + length
@@ -169,7 +170,7 @@ def _continue(part: _Part, checksum: str | None, observer: Observer, timeout: fl
 
 
 def _start(part: _Part, checksum: str | None) -> int:
-    """How much of the part can be built on: nothing, where a mixture of two versions would go unnoticed."""
+    """How much of the part can be reused: nothing, if a mixture of two versions would go unnoticed."""
     known = part.known()
     total = known.get("total")
     is_sure = bool(known) and bool(known.get("validator") or checksum)
@@ -177,7 +178,7 @@ def _start(part: _Part, checksum: str | None) -> int:
 
 
 def open_part(file: Path, mode: str) -> BinaryIO:
-    """The file that takes what comes."""
+    """Open the file that receives the data."""
     return file.open(mode)  # type: ignore[return-value]
 
 
@@ -206,7 +207,7 @@ def _opened(part: _Part, start: int, timeout: float) -> http.client.HTTPResponse
 
 
 def _unreachable(url: str, reason: object) -> Exception:
-    """What to raise when no answer came: some causes last, others pass."""
+    """The error when there was no answer: permanent for some causes, temporary for others."""
     host = urlsplit(url).netloc
     if isinstance(reason, socket.gaierror):
         return DataError(f"{host} cannot be found ({reason.strerror})", expected=f"a network connection. {_BY_HAND}")
@@ -223,7 +224,7 @@ def _unreachable(url: str, reason: object) -> Exception:
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
     while True:
         try:
-            chunk = response.read1(CHUNK)  # what is there: `read` would lose it while waiting for more
+            chunk = response.read1(CHUNK)  # what is available: `read` would lose it while waiting for more
         except TimeoutError as error:
             raise _Cut("the server went silent") from error
         except (OSError, http.client.HTTPException) as error:
@@ -234,13 +235,13 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _first_byte(response: http.client.HTTPResponse) -> int | None:
-    """Where a partial answer begins."""
+    """The position of the first byte of a partial response."""
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     return None if found is None else int(found[1])
 
 
 def _validator(response: http.client.HTTPResponse) -> str | None:
-    """What names this version of the file; a weak tag does not serve for parts."""
+    """The identifier of this version of the file; a weak tag cannot be used for ranges."""
     tag = response.headers.get("ETag")
     if tag and not tag.startswith("W/"):
         return tag
@@ -248,28 +249,28 @@ def _validator(response: http.client.HTTPResponse) -> str | None:
 
 
 def _check(part: _Part, target: Path, checksum: str | None) -> None:
-    """Compare with the published checksum, or with the one that was seen first."""
+    """Verify the published checksum, or the one that was seen first."""
     record = record_of(target)
     seen = record.read_text().split()[:1] if record.exists() else []
     algorithm, _, digest = (checksum or f"sha256:{''.join(seen)}").partition(":")
     got = digest_of(part.file, algorithm)
     if digest and got != digest:
         part.forget()
-        source = "published" if checksum else f"seen first, and put down in {record}"
-        expected = f"{digest} ({source}). What came was removed. Try again; if it stays so, the file was changed"
-        raise DataError(f"{part.url}: the {algorithm} of what came is {got}", expected=expected)
+        source = "published" if checksum else f"seen first, and recorded in {record}"
+        expected = f"{digest} ({source}). The download was removed. Try again; if it stays so, the file has changed"
+        raise DataError(f"{part.url}: the {algorithm} of the download is {got}", expected=expected)
     if not checksum and not seen:
         with replace_file(record) as stream:
             stream.write(f"{got}  {target.name}\n".encode())
         warn(
-            f"{part.url}: no checksum is published. The sha256 of what came is {got}; compare it if you can. "
-            f"It is put down in {record}, and later downloads will be compared with it"
+            f"{part.url}: no checksum is published. The sha256 of the download is {got}; compare it if you can. "
+            f"It is recorded in {record}, and later downloads will be compared with it"
         )
 
 
 @contextmanager
 def _disk_faults(folder: Path, part: _Part | None = None) -> Iterator[None]:
-    """What the disk refuses, as an error that says what to do."""
+    """Turn disk errors into errors that say what to do."""
     try:
         yield
     except OSError as error:

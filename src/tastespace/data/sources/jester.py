@@ -1,8 +1,8 @@
 """`jester`: 1.76 million ratings of 140 jokes by 59 132 people, from -10 to 10, any number in between.
 
-Data set 2 of the Jester recommender (Goldberg and others 2001): `jester_ratings.dat` has user, item and rating with two
-tabs between them, `jester_items.dat` the jokes as HTML. Data sets 1 and 3 are spreadsheets. The publisher gives no
-checksum.
+Data set 2 of the Jester recommender (Goldberg and others 2001): `jester_ratings.dat` has user, item and rating
+separated by two tabs, `jester_items.dat` has the jokes as HTML. Data sets 1 and 3 are spreadsheets. The publisher gives
+no checksum.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tastespace.data.sources.source import Archive, Source, extracted
 from tastespace.errors import DataError, shortened
 
 _LINE = r"^\s*(?<user>\d+)\s+(?<item>\d+)\s+(?<rating>-?\d+(?:\.\d*)?)\s*$"
-_EXPECTED = "user, joke and rating with tabs between them"
+_EXPECTED = "user, joke and rating separated by tabs"
 
 
 def read(folder: Path) -> Ratings:

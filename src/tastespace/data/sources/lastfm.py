@@ -1,8 +1,8 @@
 """`lastfm-360k`: how often 359 thousand people played 294 thousand artists: 17.6 million counts.
 
 `usersha1-artmbid-artname-plays.tsv` has the user, the MusicBrainz id of the artist, the artist's name and the plays,
-with tabs between them and no quoting. Artists without an id go by their name. A user and an artist that occur twice
-are added up. The checksum is the one of Zenodo.
+separated by tabs and not quoted. Artists without an id are identified by their name. Plays of a user and artist that
+occur twice are added up. The checksum is the one of Zenodo.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tastespace.data.sources.source import Archive, Source
 from tastespace.errors import DataError, warn
 
 _FILE = "usersha1-artmbid-artname-plays.tsv"
-_EXPECTED = "user, MusicBrainz id, artist and plays with tabs between them"
+_EXPECTED = "user, MusicBrainz id, artist and plays separated by tabs"
 
 
 def read(folder: Path) -> Ratings:
@@ -43,7 +43,7 @@ def read(folder: Path) -> Ratings:
 
 
 def _played(file: Path) -> pl.DataFrame:
-    """User, item, name and plays of every line; null where the line does not have it."""
+    """User, item, name and plays of every line; null where missing."""
     try:
         table = _cells(file)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -63,7 +63,7 @@ def _cells(file: Path) -> pl.DataFrame:
         table = _delimited(file, "\t", columns)
         return table.with_columns(pl.lit(None, pl.String).alias("surplus"))
     except pl.exceptions.ComputeError:
-        # Some line has more cells than four. To find it, every line is split by itself, which takes twice the memory.
+        # Some line has more than four cells. To find it, every line is split by itself, which takes twice the memory.
         lines = _delimited(file, "\x1f", ("line",))["line"]
         return lines.str.split_exact("\t", 4).struct.rename_fields([*columns, "surplus"]).struct.unnest()
 

@@ -43,7 +43,7 @@ _TABS, _COLONS, _COMMAS = ("u.data", "u.item", "u.genre"), ("ratings.dat", "movi
 
 
 def _movielens(name: str, scale: str, sizes: tuple[int, int, int], files: tuple[str, ...], terms: str) -> Source:
-    """A data set of so many ratings, users and items; of the files that of the ratings is the first."""
+    """A data set with these sizes (ratings, users, items); the first of the files holds the ratings."""
 
     def read_ratings(folder: Path) -> Ratings:
         return read(folder / files[0])

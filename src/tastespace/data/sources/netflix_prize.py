@@ -1,7 +1,7 @@
 """`netflix`: the 100 million ratings of the Netflix Prize.
 
-Netflix took the data back in 2010, so that there is no address to download them from: who has a copy, as an archive or
-unpacked, gives it. The checksum is that of `nf_prize_dataset.tar.gz` as several projects publish it.
+Netflix withdrew the data in 2010, so there is no download: users pass their own copy, as an archive or unpacked. The
+checksum is that of `nf_prize_dataset.tar.gz` as several projects publish it.
 """
 
 from __future__ import annotations

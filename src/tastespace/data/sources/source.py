@@ -1,10 +1,10 @@
-"""What a data set is: what it holds, whose it is, where its files come from, and how they are read.
+"""Data sets: contents, terms of use, where their files come from, and how they are read.
 
-Files out of an archive: only those that are wanted, by their plain names, all of them or none.
+Only the wanted files are extracted from an archive, by their plain names, all of them or none.
 
-A zip, a tar (compressed or not), a tar inside either of them, or a folder that someone has unpacked already. Wanted
-files are put side by side under their last name, so that no path of the archive can lead anywhere else; links, and
-wanted files with a path that tries, are refused.
+An archive is a zip, a tar (compressed or not), a tar inside either of them, or a folder that was unpacked already.
+Wanted files are put side by side under their last name, so that no path of the archive can lead anywhere else; links,
+and wanted files with a path that tries, are refused.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class _Member:
 def unpack(
     archive: Path, needed: Sequence[str], others: Sequence[str], folder: Path, *, observer: Observer = silent
 ) -> list[str]:
-    """Put the files that match a pattern into a folder, which is replaced as a whole; the `others` that are not there.
+    """Extract the matching files into a folder, which is replaced as a whole; returns the `others` not found.
 
-    Of the patterns `needed` at least one must be found. A file that occurs twice is taken from the place nearest to
+    At least one of the patterns `needed` must be found. A file that occurs twice is taken from the place nearest to
     the top. Only one process at a time may work on a folder.
     """
     if not archive.exists():
@@ -118,7 +118,7 @@ def _members(archive: Path) -> Iterator[_Member]:
                     opened = partial(zipped.open, entry)
                     yield from _looked_into(_Member(entry.filename, entry.file_size, is_plain, opened))
     elif tarfile.is_tarfile(archive):
-        # As a stream: to look for a member in a compressed tar is to decompress all before it again.
+        # As a stream: looking up a member in a compressed tar would decompress everything before it again.
         with tarfile.open(archive, "r|*") as tar:
             yield from _members_of_tar(tar)
     else:
@@ -166,7 +166,7 @@ def _faults(archive: Path, folder: Path) -> Iterator[None]:
 
 
 def files_folder(name: str, cache: Path | None = None) -> Path:
-    """Where the unpacked files of a data set are, once they are there."""
+    """The folder of the unpacked files of a data set in the cache."""
     return cache_folder(cache) / name / "files"
 
 
@@ -178,12 +178,12 @@ def is_cached(name: str, cache: Path | None = None) -> bool:
 class Archive:
     """Where the files of a data set come from, and which of them are needed."""
 
-    url: str | None  # none where the owner no longer offers it
-    ratings: tuple[str, ...]  # patterns of names; files of at least one of them must be there
-    others: tuple[str, ...] = ()  # titles and the like, taken if they are there
+    url: str | None  # None if the owner no longer offers it
+    ratings: tuple[str, ...]  # patterns of names; at least one must be found
+    others: tuple[str, ...] = ()  # titles and the like, extracted if present
     checksum: str | None = None  # as published, md5:… or sha256:…
     n_bytes: int | None = None  # about; for people
-    hint: str = ""  # what to do where there is no address, or where it gives nothing
+    hint: str = ""  # what to do if there is no address, or the download fails
 
 
 def obtain(
@@ -203,18 +203,18 @@ def obtain(
         if given is not None:
             _compare(given, archive)
             _unpack(given, archive, folder, observer)
-        elif not folder.is_dir():  # another process may have brought it while this one waited
+        elif not folder.is_dir():  # another process may have downloaded it while this one waited
             _download(name, archive, folder, observer)
     return folder
 
 
 def _download(name: str, archive: Archive, folder: Path, observer: Observer) -> None:
-    """Fetch the archive and unpack it; it is kept only where another try would need it again."""
+    """Download the archive and unpack it; it is kept only if another try would need it again."""
     target = _fetched(name, archive, folder.parent, observer)
     try:
         _unpack(target, archive, folder, observer)
     except DataError:
-        if archive.checksum is None:  # then it may be anything, such as a page that says sorry
+        if archive.checksum is None:  # it may be anything, such as an error page
             target.unlink()
             record_of(target).unlink(missing_ok=True)
         raise
@@ -237,15 +237,13 @@ def _fetched(name: str, archive: Archive, folder: Path, observer: Observer) -> P
 
 
 def _compare(given: Path, archive: Archive) -> None:
-    """Say so if an archive is not the one that was published; it may be a copy packed again."""
+    """Warn if an archive is not the published one; it may be a repacked copy."""
     if archive.checksum is None or not given.is_file():
         return
     algorithm, _, digest = archive.checksum.partition(":")
     got = digest_of(given, algorithm)
     if got != digest:
-        warn(
-            f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. Perhaps a copy packed again"
-        )
+        warn(f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. Perhaps a repacked copy")
 
 
 def _unpack(given: Path, archive: Archive, folder: Path, observer: Observer) -> None:
@@ -255,7 +253,7 @@ def _unpack(given: Path, archive: Archive, folder: Path, observer: Observer) -> 
 
 
 def extracted(lines: pl.Series, pattern: str, file: Path, expected: str, *, first_line: int = 1) -> pl.DataFrame:
-    """The named groups of a pattern as texts; an error that names the first line which does not match."""
+    """The named groups of a pattern as texts; raises an error that names the first line that does not match."""
     cells = lines.str.extract_groups(pattern).struct.unnest()
     wrong = cells.select(pl.any_horizontal(pl.all().is_null())).to_series()
     if wrong.any():
@@ -266,17 +264,17 @@ def extracted(lines: pl.Series, pattern: str, file: Path, expected: str, *, firs
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that is known by name."""
+    """A data set with a name."""
 
     name: str
     description: str  # one line
-    n_ratings: int  # sizes as published; items may include a few that nobody rated
+    n_ratings: int  # sizes as published; items may include a few without ratings
     n_users: int
     n_items: int
-    home: str  # the page that tells more
-    terms: str  # what may be done with it, in a sentence
+    home: str  # the page with more information
+    terms: str  # terms of use, in a sentence
     read: Callable[[Path], Ratings]  # from the folder with its files
-    archive: Archive | None = None  # none where a package carries the data
+    archive: Archive | None = None  # None if a package contains the data
 
     def load(self, *, cache: Path | None = None, observer: Observer = silent) -> Ratings:
         """The ratings; the files are downloaded unless they are in the cache."""

@@ -1,4 +1,4 @@
-"""How well yes and no are predicted. A prediction is the probability of yes; `true` is 1 for yes and 0 for no."""
+"""Measures of yes/no predictions. A prediction is the probability of yes; `true` is 1 for yes and 0 for no."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tastespace.evaluation.metrics.rating import Loss, Metric, Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, jackknife
 from tastespace.tables import TextTable
 
-# Probabilities are kept so far from 0 and 1: a model may say 0 or 1, and be wrong, which no sum would survive.
+# Probabilities are clipped this far from 0 and 1: a wrong prediction of 0 or 1 would make the sum infinite.
 MIN_PROBABILITY = 0.001
 BINS = 10  # of equal widths, from 0 to 1
 BY_USER = "yes_no_auc_by_user"
 
 
 def log_loss(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
-    """Minus the log of the probability of what came, one a rating; probabilities are kept from 0.001 to 0.999."""
+    """Minus the log of the probability of the outcome, one per rating; probabilities are clipped to 0.001 to 0.999."""
     of_yes = np.clip(np.asarray(predicted, np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return np.asarray(-np.log(np.where(is_yes(true), of_yes, 1 - of_yes)))
 
 
 def calibration_error(predicted: NDArray[Any], true: NDArray[Any]) -> float:
-    """Expected calibration error: in ten bins of predicted probabilities, how far their mean is from the share of yes.
+    """Expected calibration error: distance of the mean prediction from the share of yes in ten bins of probabilities.
 
     A mean over the bins, weighted by the number of ratings in each.
     """
@@ -44,15 +44,15 @@ def yes_no_auc(predicted: NDArray[Any], true: NDArray[Any]) -> float:
 
 
 def auc_by_group(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
-    """The AUC among the ratings of each group, such as a user, one value each; NaN for those without a yes and a no."""
+    """The AUC among the ratings of each group, such as a user; NaN for groups without both a yes and a no."""
     return pairwise_accuracy(predicted, is_yes(true), groups, n_groups)
 
 
 def auc_influence(predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int) -> DoubleArray:
-    """How much each user moves the AUC over all ratings: its derivative by the weight of the user."""
+    """The influence of each user on the AUC over all ratings: its derivative by the weight of the user."""
     predicted, yes = np.asarray(predicted), is_yes(true)
     n_yes, n_no = np.count_nonzero(yes), np.count_nonzero(~yes)
-    wins = np.empty(len(predicted))  # of a yes: over how many no; of a no: how many yes win over it
+    wins = np.empty(len(predicted))  # of a yes: the number of no below it; of a no: the number of yes above it
     wins[yes] = _n_below(predicted[yes], predicted[~yes])
     wins[~yes] = n_yes - _n_below(predicted[~yes], predicted[yes])
     value = wins[yes].sum() / (n_yes * n_no)
@@ -66,7 +66,7 @@ def bin_of(predicted: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _n_below(values: NDArray[Any], others: NDArray[Any]) -> DoubleArray:
-    """How many of the others are below each value; equal ones count one half."""
+    """How many of the others are below each value; ties count one half."""
     ordered = np.sort(others)
     sides = np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
     return np.asarray(sides / 2)
@@ -81,7 +81,7 @@ YES_NO: Mapping[str, Metric] = {"log_loss": log_loss, "ece": calibration_error, 
 
 @dataclass(frozen=True)
 class Bin:
-    """Test ratings of which the model said about the same."""
+    """Test ratings with similar predictions."""
 
     low: float
     high: float
@@ -124,7 +124,7 @@ class Reliability:
         return [entry.to_dict() for entry in self.bins]
 
     def table(self) -> TextTable:
-        """One row a bin."""
+        """One row per bin."""
 
         def row(entry: Bin) -> tuple[str, ...]:
             said = EMPTY if entry.predicted is None else figure(entry.predicted)
@@ -137,7 +137,7 @@ class Reliability:
 
 
 def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]]:
-    """The AUC by user, as sums; and the interval of the AUC over all ratings, which is no quotient of sums."""
+    """The AUC by user, as sums; and the interval of the AUC over all ratings, which is not a quotient of sums."""
     pairs, users, n_users = (predicted.predicted, predicted.true), predicted.users, predicted.n_users
     value = yes_no_auc(*pairs)
     span = None if np.isnan(value) else jackknife(value, auc_influence(*pairs, users, n_users))

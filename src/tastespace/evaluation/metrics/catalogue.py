@@ -1,7 +1,7 @@
-"""What lists do beyond being right: how much of the catalogue they show, how popular, new and varied it is.
+"""Measures of lists beyond accuracy: coverage of the catalogue, popularity, novelty and diversity.
 
-`item_rows` (users x k) are lists, -1 where there is no item. `shares` says of each item what share of the training
-users has rated it: its popularity.
+`item_rows` (users x k) are lists, -1 where there is no item. `shares` has the popularity of each item: the share of
+the training users who rated it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tastespace.data.csr import CSR
 from tastespace.evaluation.resampling import divided
 
 BLOCK_PAIRS = 1 << 20  # pairs of items compared at once
-BLOCK_BYTES = 1 << 26  # memory for the flags of who rated what
+BLOCK_BYTES = 1 << 26  # memory for the flags of which user rated what
 
 
 def popularity(item_rows: IntArray, shares: DoubleArray) -> DoubleArray:
@@ -25,8 +25,8 @@ def popularity(item_rows: IntArray, shares: DoubleArray) -> DoubleArray:
 
 
 def novelty(item_rows: IntArray, shares: DoubleArray) -> DoubleArray:
-    """The mean of -log2(popularity) over the items of each list: in bits, more for what fewer people know."""
-    rarest = shares[shares > 0].min(initial=1.0)  # what nobody has rated is as new as what one person has
+    """The mean of -log2(popularity) over the items of each list, in bits: more for items that fewer users know."""
+    rarest = shares[shares > 0].min(initial=1.0)  # an item without ratings is as novel as an item with one
     return _list_means(item_rows, -np.log2(np.maximum(shares, rarest)))
 
 
@@ -53,7 +53,7 @@ def diversity(item_rows: IntArray, raters: CSR) -> DoubleArray:
 
 
 def exposure(item_rows: IntArray, n_items: int) -> NDArray[np.int64]:
-    """How many lists each item is in."""
+    """The number of lists that contain each item."""
     return np.bincount(item_rows[item_rows >= 0], minlength=n_items)
 
 
@@ -63,18 +63,18 @@ def coverage(exposures: NDArray[Any]) -> float:
 
 
 def gini(exposures: NDArray[Any]) -> float:
-    """How unequally lists are shared out among the items: 0 all equally, near 1 a few items have them all."""
+    """The Gini coefficient of the number of lists per item: 0 if all are equal, near 1 if a few items have them all."""
     total, n = float(np.sum(exposures)), len(exposures)
     return float(np.sum((2 * _ranks(exposures) - n - 1) * exposures) / (n * total)) if total else float("nan")
 
 
 def coverage_influence(item_rows: IntArray, exposures: NDArray[Any]) -> DoubleArray:
-    """How much the coverage would lose without each user: the items that nobody else is shown."""
+    """The influence of each user on the coverage: the items that no other user is shown."""
     return _list_sums(item_rows, (np.asarray(exposures) == 1) / max(len(exposures), 1))
 
 
 def gini_influence(item_rows: IntArray, exposures: NDArray[Any]) -> DoubleArray:
-    """How much each user's list moves the Gini coefficient: its derivative by the weight of the user."""
+    """The influence of each user's list on the Gini coefficient: its derivative by the weight of the user."""
     total, n = float(np.sum(exposures)), len(exposures)
     slope = ((2 * _ranks(exposures) - n - 1) / n - gini(exposures)) / max(total, 1.0)
     return _list_sums(item_rows, slope)
@@ -88,7 +88,7 @@ def _cosines(first: NDArray[Any], second: NDArray[Any], raters: CSR) -> DoubleAr
     rows, users = chosen.rows(), chosen.columns
     common = np.zeros(len(first))
     n_users = int(users.max()) + 1 if len(users) else 0
-    width = max(64, BLOCK_BYTES // max(len(items), 1) // 64 * 64)  # users at once; 64 a machine word
+    width = max(64, BLOCK_BYTES // max(len(items), 1) // 64 * 64)  # users at once; 64 per machine word
     for start in range(0, n_users, width):
         here = (users >= start) & (users < start + width)
         flags = np.zeros((len(items), min(width, -(-(n_users - start) // 64) * 64)), np.bool_)
@@ -104,7 +104,7 @@ def _cosines(first: NDArray[Any], second: NDArray[Any], raters: CSR) -> DoubleAr
 
 
 def _ranks(values: NDArray[Any]) -> DoubleArray:
-    """From 1 for the smallest; equal values share the mean of their ranks."""
+    """Ranks from 1 for the smallest; ties share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
 

@@ -1,6 +1,6 @@
-"""Whether a user's test items are in the right order: measures of pairs and of graded lists, one value a user.
+"""Measures of order: of pairs of test items, of graded test items, and of lists, one value per user.
 
-All are of the items that a user rated in the test part and of no others, so that nothing has to be assumed about what
+The first ones use only the items that a user rated in the test part, so that nothing has to be assumed about what
 they did not rate. A pair is of two test items of one user, and counts if they are rated differently. With
 
     n       pairs of different ratings
@@ -10,16 +10,16 @@ they did not rate. A pair is of two test items of one user, and counts if they a
     pairwise accuracy = (right + tied / 2) / n
     Kendall's tau-b   = (right - wrong) / sqrt(n m)                  (Kendall 1945)
 
-A user whose predictions are all equal has m = 0: nothing is in order and nothing out of it, and tau is 0. Left out,
-such users would make the model that says nothing about them look better. A user without two different ratings has
+A user whose predictions are all equal has m = 0: nothing is in order and nothing out of it, and tau is 0. Leaving out
+such users would favour the model that says nothing about them. A user without two different ratings has
 neither measure.
 
-How good lists are: each measure is a function of small arrays that gives one value a user.
+Measures of lists are functions of small arrays that return one value per user.
 
-`hits` (users x k) says which places of a list hold a relevant item, best first. `gains` (users x k) says how much
-each place is worth, `ideal_gains` (users x k) the same of the best list there could be. Relevant items that a model
+`hits` (users x k) says which places of a list hold a relevant item, best first. `gains` (users x k) is the gain of
+each place, `ideal_gains` (users x k) that of the best possible list. Relevant items that a model
 cannot recommend count in `n_relevant` and in `ideal_gains` all the same. A place without an item is a miss.
-What is not defined, such as the recall of a user without relevant items, is NaN.
+Undefined values, such as the recall of a user without relevant items, are NaN.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def reciprocal_rank(hits: BoolArray) -> DoubleArray:
 def average_precision(hits: BoolArray, n_relevant: NDArray[Any]) -> DoubleArray:
     """The precision down to each relevant item, added up and divided by min(k, n_relevant). Its mean is the MAP.
 
-    Divided so, a list that begins with relevant items only has the value 1, whatever k is.
+    With this divisor, a list that begins with relevant items only has the value 1, whatever k is.
     """
     places = np.arange(1, hits.shape[1] + 1)
     precisions = np.cumsum(hits, axis=1) / places
@@ -67,7 +67,7 @@ def average_precision(hits: BoolArray, n_relevant: NDArray[Any]) -> DoubleArray:
 
 
 def ndcg(gains: NDArray[Any], ideal_gains: NDArray[Any]) -> DoubleArray:
-    """The gains discounted by 1 / log2(place + 1), added up, as a share of what the best list would have."""
+    """The gains discounted by 1 / log2(place + 1), added up, as a share of those of the best list."""
     discounts = 1.0 / np.log2(np.arange(2, gains.shape[1] + 2))
     return divided(gains @ discounts, ideal_gains @ discounts)
 
@@ -86,9 +86,9 @@ def auc(scores: FloatMatrix, rows: IntArray, columns: IntArray, n_relevant: NDAr
     wins, n_candidates = np.zeros(len(scores)), np.zeros(len(scores))
     for user, (line, end, count) in enumerate(zip(ordered, ends, counts, strict=True)):
         own = relevant_scores[end - count : end]
-        n_others = np.searchsorted(line, -np.inf, side="right")  # those that are no candidates
+        n_others = np.searchsorted(line, -np.inf, side="right")  # items that are no candidates
         below, up_to = np.searchsorted(line, own, side="left"), np.searchsorted(line, own, side="right")
-        # Of two relevant items one is above the other, or they tie; each ties with itself: count^2 / 2 in all.
+        # One of two relevant items is above the other, or they tie; each ties with itself: count^2 / 2 in all.
         wins[user] = (below + up_to).sum() / 2 - count * n_others - count**2 / 2
         n_candidates[user] = len(line) - n_others
     return divided(wins, np.asarray(n_relevant) * (n_candidates - counts))
@@ -102,7 +102,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """How the pairs of each group of ratings, such as those of a user, are predicted."""
+    """Counts of correctly and wrongly ordered pairs in each group of ratings, such as those of a user."""
 
     different: Counts  # pairs of different true ratings
     apart: Counts  # pairs of different predictions, whatever the ratings
@@ -111,7 +111,7 @@ class PairCounts:
 
     @classmethod
     def of(cls, predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> PairCounts:
-        """Count without looking at each pair: n log n steps for n ratings."""
+        """Count in n log n steps for n ratings, without enumerating the pairs."""
         order = np.lexsort((predicted, true, groups))
         group = np.asarray(groups, np.int64)[order]
         value = np.asarray(true)[order]
@@ -121,7 +121,7 @@ class PairCounts:
         everything = _pairs(np.bincount(group, minlength=n_groups))
         equal_true = _tied(is_new_value, group, n_groups)
         equal_both = _tied(is_new_value | _is_first(ranks), group, n_groups)
-        # Equal ratings stand in the order of their predictions, so that none of them is an inversion.
+        # Equal ratings are sorted by their predictions, so that none of them is an inversion.
         wrong = inversions(ranks, group, n_groups)
         right = everything - equal_true - equal_predicted + equal_both - wrong
         return cls(everything - equal_true, everything - equal_predicted, right, wrong)
@@ -133,7 +133,7 @@ class PairCounts:
 
     def tau(self) -> DoubleArray:
         """Kendall's tau-b; 0 for a group of equal predictions, NaN for one of equal ratings."""
-        # The roots first: a product of two numbers of pairs may be beyond whole numbers.
+        # The roots first: a product of two numbers of pairs may overflow.
         scale = np.sqrt(self.different) * np.sqrt(self.apart)
         tau = divided(self.right - self.wrong, scale)
         return np.where((self.different > 0) & (self.apart == 0), 0.0, tau)
@@ -142,7 +142,7 @@ class PairCounts:
 def kendall_tau(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """Kendall's tau-b of predicted and true ratings, within each group, such as a user: 1 all in order, -1 none.
 
-    One value a group: 0 where all predictions of a group are equal; NaN where all its true ratings are.
+    One value per group: 0 where all predictions of a group are equal; NaN where all its true ratings are.
     """
     return PairCounts.of(predicted, true, groups, n_groups).tau()
 
@@ -150,32 +150,32 @@ def kendall_tau(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any
 def pairwise_accuracy(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """The share of pairs of a group with different true ratings in the right order; predicted ties count half.
 
-    One value a group. One half is what luck achieves; NaN where all true ratings of a group are equal.
+    One value per group. Random predictions achieve one half; NaN where all true ratings of a group are equal.
     """
     return PairCounts.of(predicted, true, groups, n_groups).accuracy()
 
 
 def ndcg_of_rated(
     predicted: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any], n_groups: int, k: int
-) -> DoubleArray:  # one a group
-    """NDCG of the first k items of each group, put in the order of their predictions.
+) -> DoubleArray:  # one per group
+    """NDCG of the first k items of each group, ordered by their predictions.
 
-    A gain is divided by log2(place + 1), and the sum by that of the best order. Items with equal predictions have
-    their mean gain each: the mean over all orders of them. NaN for a group without any gain.
+    A gain is divided by log2(place + 1), and the sum by that of the best order. Items with equal predictions share
+    their mean gain, the mean over all their orders. NaN for a group without any gain.
     """
     return _ndcgs(predicted, gains, groups, n_groups, [k])[k]
 
 
 def order_sums(
-    scores: NDArray[Any],  # what items are put in order by, one a test rating
+    scores: NDArray[Any],  # by which items are ordered, one per test rating
     true: NDArray[Any],
     users: NDArray[Any],
     n_users: int,
     *,
-    lowest: float,  # rating, which is worth nothing
+    lowest: float,  # rating, which has the gain 0
     ks: Iterable[int],
 ) -> dict[str, Sums]:
-    """The measures of order in a report; nothing where nobody's ratings differ."""
+    """The measures of order in a report; empty where no user has different ratings."""
     counts = PairCounts.of(scores, true, users, n_users)
     gains = np.maximum(np.asarray(true, np.float64) - lowest, 0)
     has_order = counts.different > 0
@@ -187,16 +187,16 @@ def order_sums(
     return {name: Sums.of_values(found) for name, found in values.items()}
 
 
-def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a group
-    """How many pairs of a group stand the wrong way round: the larger rank first. `groups` ascend.
+def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one per group
+    """The number of pairs of each group in the wrong order: the larger rank first. `groups` ascend.
 
-    Bit by bit, the highest first: among what is equal so far, a 1 before a 0 is an inversion, and each pair of
-    different ranks is told apart by one bit. After each bit zeros go before ones, in the order they have.
+    Bit by bit, the highest first: among ranks that are equal so far, a 1 before a 0 is an inversion, and each pair of
+    different ranks differs first in one bit. After each bit zeros are moved before ones, keeping their order.
     """
     found = np.zeros(n_groups, np.int64)
     if not len(ranks):
         return found
-    blocks = groups  # ascending: what is equal so far stands together
+    blocks = groups  # ascending: ranks that are equal so far are adjacent
     for bit in reversed(range(int(ranks.max()).bit_length())):
         is_one = (ranks >> bit & 1).astype(np.bool_)
         starts = np.flatnonzero(_is_first(blocks))
@@ -211,7 +211,7 @@ def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a
         places = first + np.where(is_one, n_zeros + ones_before, zeros_before)
         moved_ranks, moved_blocks = np.empty_like(ranks), np.empty(len(blocks), np.int64)
         moved_ranks[places] = ranks
-        # Groups stay where they are; blocks get numbers that ascend.
+        # Groups stay in place; blocks get ascending numbers.
         moved_blocks[places] = 2 * (np.cumsum(_is_first(blocks)) - 1) + is_one
         ranks, blocks = moved_ranks, moved_blocks
     return found
@@ -219,8 +219,8 @@ def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a
 
 def _ndcgs(
     scores: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any], n_groups: int, ks: Iterable[int]
-) -> dict[int, DoubleArray]:  # by length, one a group
-    """NDCG of the first k items of each group, put in the order of their scores."""
+) -> dict[int, DoubleArray]:  # by length, one per group
+    """NDCG of the first k items of each group, ordered by their scores."""
     gains, groups = np.asarray(gains, np.float64), np.asarray(groups, np.int64)
     found, best = (_discounted(np.asarray(by), gains, groups) for by in (scores, gains))
 
@@ -231,7 +231,7 @@ def _ndcgs(
 
 
 def _discounted(scores: NDArray[Any], gains: DoubleArray, groups: Counts) -> tuple[Counts, Counts, DoubleArray]:
-    """Items in the order of their scores: group, place in it (from 0), and discounted gain; equal scores share it."""
+    """Items ordered by their scores: group, place in it (from 0), and discounted gain; ties share it."""
     order = np.lexsort((-scores, groups))
     group = groups[order]
     is_new_group = _is_first(group)
@@ -243,12 +243,12 @@ def _discounted(scores: NDArray[Any], gains: DoubleArray, groups: Counts) -> tup
 
 
 def _is_first(values: NDArray[Any]) -> BoolArray:
-    """Which differ from the one before; the first does."""
+    """Which values differ from the one before; the first does."""
     return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
 def _ranked(values: NDArray[Any], groups: Counts, n_groups: int) -> tuple[Counts, Counts]:
-    """The rank of each value in its group, from 0, equal values having the same; and the pairs of these by group."""
+    """The rank of each value in its group, from 0, the same for ties; and the number of pairs of ties by group."""
     order = np.lexsort((values, groups))
     group = groups[order]
     is_new_group = _is_first(group)
@@ -265,7 +265,7 @@ def _pairs(counts: NDArray[Any]) -> Counts:
 
 
 def _tied(is_first: BoolArray, groups: Counts, n_groups: int) -> Counts:
-    """Pairs within the runs that begin where `is_first`, added up by group."""
+    """The number of pairs within the runs that begin where `is_first`, by group."""
     starts = np.flatnonzero(is_first)
     pairs = _pairs(np.diff(starts, append=len(groups)))
     return np.bincount(groups[starts], pairs, n_groups).astype(np.int64)

@@ -1,4 +1,4 @@
-"""How far predicted ratings are from the true ones."""
+"""Errors of predicted ratings."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def mae(predicted: NDArray[Any], true: NDArray[Any]) -> float:
 
 
 def squared_errors(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
-    """One a rating: what the RMSE is the root of the mean of."""
+    """One per rating; the RMSE is the root of their mean."""
     return np.asarray((np.asarray(predicted, np.float64) - np.asarray(true, np.float64)) ** 2)
 
 
 def absolute_errors(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
-    """One a rating: what the MAE is the mean of."""
+    """One per rating; the MAE is their mean."""
     return np.asarray(np.abs(np.asarray(predicted, np.float64) - np.asarray(true, np.float64)))
 
 
-# Of predicted and true ratings: one number, or one for each rating, which are averaged.
+# A function of predicted and true ratings: one number, or one per rating, which are averaged.
 Metric = Callable[[NDArray[Any], NDArray[Any]], Any]
 
 STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
@@ -42,7 +42,7 @@ STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """What a measure is the mean of, one a rating, or the root of that mean."""
+    """A measure as the mean of one value per rating, or the root of that mean."""
 
     values: NDArray[Any]
     is_root: bool = False
@@ -55,18 +55,18 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Test ratings with what was predicted, and what each measure makes of them."""
+    """Test ratings with their predictions, and the losses of each measure."""
 
-    users: IntArray  # of each test rating, its user's position among the test users
+    users: IntArray  # one per test rating: its user's position among the test users
     n_users: int
     predicted: FloatArray
     true: FloatArray
     metrics: Mapping[str, Metric]
-    losses: Mapping[str, Loss]  # of measures that are means, of `metrics` and besides
+    losses: Mapping[str, Loss]  # of measures that are means, requested or not
 
     @property
     def names(self) -> list[str]:
-        """All measures, in the order asked for."""
+        """All measures, in the requested order."""
         return list(dict.fromkeys([*self.metrics, *self.losses]))
 
     def values(self, which: Any = slice(None)) -> dict[str, float]:
@@ -89,13 +89,13 @@ class Predicted:
 
 
 def losses_of(metrics: Mapping[str, Metric], predicted: FloatArray, true: FloatArray) -> dict[str, Loss]:
-    """What measures are the mean of, by name: those that are one."""
+    """The losses by measure name, of the measures that are means."""
     found = {name: _loss(name, metric, predicted, true) for name, metric in metrics.items()}
     return {name: loss for name, loss in found.items() if loss is not None}
 
 
 def _loss(name: str, metric: Metric, predicted: FloatArray, true: FloatArray) -> Loss | None:
-    """What a measure is the mean of, one a rating; None if it does not say."""
+    """The loss of a measure, one value per rating; None if it is not a mean."""
     if metric is rmse:
         return Loss(squared_errors(predicted, true), is_root=True)
     if metric is mae:

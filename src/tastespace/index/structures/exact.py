@@ -1,4 +1,4 @@
-"""The exact scan: every item is looked at, none of the scores is stored."""
+"""The exact scan: every item is scored, and no scores are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_
 
 @dataclass(kw_only=True)
 class Exact(Index):
-    """Fused scan with a heap a query: the reference for every other index, and the fastest for small catalogues."""
+    """Fused scan with one heap per query: the reference for every other index, and the fastest for small catalogues."""
 
     keeps_vectors: ClassVar[bool] = False  # The panels are the vectors in another order.
 
@@ -26,7 +26,7 @@ class Exact(Index):
         return "scan of all items"
 
     def _arrays(self, built: tuple[FloatArray]) -> Arrays:
-        return {}  # Panels are soon made.
+        return {}  # Panels are fast to make.
 
     def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> tuple[FloatArray]:
         return self._build(vectors, None)

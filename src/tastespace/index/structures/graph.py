@@ -19,11 +19,11 @@ from tastespace.index.index import Index
 from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_of, require
 from tastespace.randomness import generator
 
-# To look at an item on a walk takes as long as to look at so many in a scan, which reads them in their order.
+# Scoring an item on a walk takes as long as scoring this many in a scan, which reads them in order.
 SCANNED = 400
-# The library's threads do not survive a fork, and a child that asked for them would wait for ever: it gets one.
+# The library's threads do not survive a fork, and a child that used them would wait forever: it gets one.
 PROCESS = os.getpid()
-DEEPER = 4  # times as many items, when too few of those found are wanted
+DEEPER = 4  # factor by which the search widens when too few of the items found are wanted
 
 
 class Links(NamedTuple):
@@ -37,9 +37,9 @@ class Links(NamedTuple):
 class Graph(Index):
     """A hierarchical graph (HNSW) by inner product: `effort` candidates are kept while walking.
 
-    More effort finds more of the best items, and takes longer. More neighbours an item, and more effort while building,
-    make a better graph that is larger, and longer in building: in a poor one no walk leads to some items, whatever its
-    effort. Where little is allowed, or most of what a walk finds is not wanted, what is left is scanned.
+    More effort finds more of the best items, and takes longer. More neighbours per item, and more effort while
+    building, make a better graph that is larger and takes longer to build: in a poor one some items cannot be reached,
+    whatever the effort. If few items are allowed, or most of those found are excluded, the rest is scanned.
     """
 
     neighbours: int = 16
@@ -51,7 +51,7 @@ class Graph(Index):
 
     def _check(self) -> None:
         super()._check()
-        _library()  # A missing one is reported at once, even where there is nothing to build.
+        _library()  # A missing library is reported at once, even if there is nothing to build.
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Links:
         faiss = _library()
@@ -63,7 +63,7 @@ class Graph(Index):
         return Links(graph, panels_of(vectors))
 
     def _describe(self, content: Content) -> str:
-        return f"graph of {self.neighbours} neighbours an item, {self.effort} candidates kept while walking"
+        return f"graph of {self.neighbours} neighbours per item, {self.effort} candidates kept while walking"
 
     def _n_bytes(self, content: Content) -> int:
         links = content.built.graph.hnsw
@@ -83,7 +83,7 @@ class Graph(Index):
         k, excluded, allowed = search.k, search.excluded, search.allowed
         if excluded is None and allowed is None and k <= content.n_items:
             scores, items = self._walk(content, search.queries, k, k)
-            if items.min() >= 0:  # All of them were found, as nearly always.
+            if items.min() >= 0:  # All of them were found, as in nearly all cases.
                 return Neighbours(items.astype(np.int32), scores)
         found = Neighbours.empty(len(search.queries), k)
         pending = np.arange(len(search.queries))  # queries that are not answered yet
@@ -99,7 +99,7 @@ class Graph(Index):
     def _answer(
         self, content: Content, search: Search, pending: NDArray[np.int64], depth: int, found: Neighbours
     ) -> NDArray[np.int64]:
-        """Answer those queries for which enough of so many items are wanted; the others are given back."""
+        """Answer the queries for which enough of `depth` items are wanted, and return the others."""
         k = search.k
         scores, items = self._walk(content, search.queries[pending], depth, self._effort(depth, k))
         wanted: BoolArray = items >= 0
@@ -117,23 +117,23 @@ class Graph(Index):
         return short
 
     def _depths(self, n_items: int, k: int, allowed: BoolArray | None) -> Iterator[int]:
-        """How many items to find at first, and how many if too few are wanted; where no scan is faster."""
+        """How many items to find at first, and how many if too few of them are wanted, unless a scan is faster."""
         n_allowed = n_items if allowed is None else int(np.count_nonzero(allowed))
-        # Twice what would do if the wanted ones lay anywhere. Walks to far more than that miss too many: the lower
-        # the score, the fewer links lead to an item.
+        # Twice what would be enough if the wanted ones were spread evenly. Walks to far more than that miss too many:
+        # the lower the score, the fewer links lead to an item.
         first = 2 * k * n_items // max(1, n_allowed)
         for depth in (first, DEEPER * first):
             if depth <= n_items and self._effort(depth, k) <= n_items // SCANNED:
                 yield depth
 
     def _effort(self, depth: int, k: int) -> int:
-        """Candidates of a walk: as many for each item found as without filters, as the end of its list misses many."""
+        """Candidates of a walk: as many per item found as without filters, since the end of its list misses many."""
         return depth * max(int(self.effort), k) // k
 
     def _walk(
         self, content: Content, queries: FloatMatrix, n_found: int, effort: int
     ) -> tuple[FloatMatrix, NDArray[np.int64]]:
-        # To ask for more items than there is effort would give more of the same walk, not a longer one.
+        # Asking for more items than the effort would return more of the same walk, not a longer one.
         parameters = _parameters(max(effort, int(self.effort)))
         # One query takes one thread anyway.
         with nullcontext() if len(queries) == 1 else _threads(threads.resolve(self.threads)):
@@ -144,7 +144,7 @@ class Graph(Index):
 
 
 def _read(saved: NDArray[np.uint8], vectors: FloatMatrix) -> Any:
-    """The graph of these bytes over these vectors. A walk trusts the links, so that all are looked at here."""
+    """The graph of these bytes over these vectors. A walk trusts the links, so all are checked here."""
     faiss = _library()
     try:
         graph = faiss.deserialize_index(saved)
@@ -179,7 +179,7 @@ def _check_links(links: Any, faiss: Any, n_items: int) -> None:
 
 @contextmanager
 def _threads(n_threads: int) -> Iterator[None]:
-    """So many threads of faiss while it lasts, for calls from this thread of ours alone."""
+    """Set the number of threads of faiss for calls from this thread inside the context."""
     faiss = _library()
     if os.getpid() != PROCESS:
         n_threads = 1
@@ -193,7 +193,7 @@ def _threads(n_threads: int) -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _parameters(effort: int) -> Any:
-    """Made once, as that takes longer than all else that is done in Python."""
+    """Search parameters, cached because making them takes longer than everything else in Python."""
     return _library().SearchParametersHNSW(efSearch=effort)
 
 

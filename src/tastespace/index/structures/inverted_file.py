@@ -1,7 +1,7 @@
-"""Items in cells around centres; a search looks at the best cells only.
+"""Items in cells around centres; a search scans only the best cells.
 
 Cells are found by k-means: Lloyd's iterations on a sample, then every point goes to its nearest centre. The nearest
-centre c of x has the largest x.c - |c|^2 / 2, so that the scan finds it, with any number of threads the same one.
+centre c of x has the largest x.c - |c|^2 / 2, so that the scan finds it, the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
 ITERATIONS = 10
-SAMPLE = 64  # points a cell that centres are found by: more make them hardly better
+SAMPLE = 64  # points per cell used to find the centres: more hardly improve them
 
 
 class Cells(NamedTuple):
@@ -31,15 +31,15 @@ class Cells(NamedTuple):
     centres: FloatArray  # in panels
     first_panels: OffsetArray  # n_cells + 1
     panels: FloatArray
-    members: IntArray  # the item at each place of the panels; -1 for none
+    members: IntArray  # the item at each position of the panels; -1 for none
 
 
 @dataclass(kw_only=True)
 class InvertedFile(Index):
-    """k-means cells: the items of the `probes` best of `n_cells` cells are scored, exactly; others are not seen.
+    """k-means cells: the items of the `probes` best of `n_cells` cells are scored exactly; others are skipped.
 
-    More probes find more of the best items, and take longer. None for as many cells as twice the root of the number of
-    items: then finding the cells takes about as long as looking into them.
+    More probes find more of the best items, and take longer. With `n_cells=None` there are twice the root of the number
+    of items: then finding the cells takes about as long as scanning them.
     """
 
     n_cells: int | None = None
@@ -58,7 +58,7 @@ class InvertedFile(Index):
         centres, cells = clusters(vectors, wanted, generator(self.seed), threads.resolve(self.threads))
         counts = np.bincount(cells, minlength=len(centres))
         first_panels: OffsetArray = np.concatenate([[0], np.cumsum(-(-counts // PANEL))]).astype(np.int64)
-        # The place of each item: behind those of its cell that come before it.
+        # The position of each item: after the earlier ones of its cell.
         order = np.argsort(cells, kind="stable")
         within = np.arange(len(vectors)) - np.repeat(np.cumsum(counts) - counts, counts)
         places = first_panels[cells[order]] * PANEL + within
@@ -73,7 +73,7 @@ class InvertedFile(Index):
     def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Cells:
         kinds = {"centres": np.float32, "first_panels": np.int64, "panels": np.float32, "members": np.int32}
         cells = Cells(*(contiguous(arrays[name], kind) for name, kind in kinds.items()))
-        # The search does not look at each of them again.
+        # The search does not check them again.
         items = cells.members[cells.members >= 0]
         require(len(items) == len(vectors), f"{len(items)} items in cells, {len(vectors)} of the model")
         require(int(items.max()) < len(vectors), "items in cells that the model does not have")
@@ -81,14 +81,14 @@ class InvertedFile(Index):
 
     def _search(self, content: Content, search: Search) -> Neighbours:
         probes = self.probes
-        if search.allowed is not None:  # More cells are looked into where fewer of their items count.
+        if search.allowed is not None:  # More cells are scanned if fewer of their items are allowed.
             probes = ceil(probes * content.n_items / max(int(np.count_nonzero(search.allowed)), 1))
         probes = min(probes, len(content.built.first_panels) - 1)
         return search.run(_native.search_cells, content.built, content.n_items, (probes,))
 
 
 def clusters(points: FloatMatrix, n_cells: int, rng: Generator, threads: int) -> tuple[FloatMatrix, IntArray]:
-    """Centres, at most so many and no more than there are points, and the nearest of them of each point."""
+    """At most `n_cells` centres, and no more than there are points; and the nearest centre of each point."""
     n_cells = min(n_cells, len(points))
     sample = points
     if len(points) > SAMPLE * n_cells:
@@ -100,7 +100,7 @@ def clusters(points: FloatMatrix, n_cells: int, rng: Generator, threads: int) ->
 
 
 def nearest(points: FloatMatrix, centres: FloatMatrix, threads: int) -> IntArray:
-    """The nearest centre of each point; of two as near, the first."""
+    """The nearest centre of each point; the first in case of ties."""
     lengths = np.einsum("cd,cd->c", centres, centres, dtype=np.float64)
     lifted = np.hstack([centres, (-0.5 * lengths).astype(np.float32)[:, None]])
     queries = np.hstack([points, np.ones((len(points), 1), np.float32)])
@@ -108,7 +108,7 @@ def nearest(points: FloatMatrix, centres: FloatMatrix, threads: int) -> IntArray
 
 
 def _moved(points: FloatMatrix, cells: IntArray, centres: FloatMatrix, rng: Generator) -> FloatMatrix:
-    """Every centre to the mean of its points; one without any to a point of some other."""
+    """Move every centre to the mean of its points; one without points moves to a point of another."""
     n_cells, n_dimensions = centres.shape
     counts = np.bincount(cells, minlength=n_cells)
     totals: DoubleArray = np.empty((n_cells, n_dimensions))

@@ -1,4 +1,4 @@
-"""Randomised k-d trees over the items, searched together: nearest leaves of any of them first."""
+"""Randomised k-d trees over the items, searched together: the nearest leaves of all trees first."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Forest(NamedTuple):
     branches: IntArray  # nodes
     dimensions: IntArray  # trees x nodes
     thresholds: FloatMatrix  # trees x nodes
-    panels: FloatArray  # trees x places x dimensions, in panels
-    members: IntArray  # trees x places: the item of each; -1 for none
+    panels: FloatArray  # trees x positions x dimensions, in panels
+    members: IntArray  # trees x positions: the item of each; -1 for none
 
 
 @dataclass(kw_only=True)
 class KdForest(Index):
     """Trees that halve the items at a dimension drawn from the `candidates` of highest variance.
 
-    A search goes down every tree to the leaf that the query is in, then on from the nearest branch of all that were
-    passed by, in one queue for all trees, until `budget` items have been scored. An item that two trees lead to counts
-    once, one that must not be found not at all. A budget of all items finds the best ones surely; one below k is k.
-    More trees find more for the same budget, and take more memory: each has the items in the order of its leaves.
+    A search descends every tree to the leaf of the query, then continues from the nearest branch not taken, in one
+    queue for all trees, until `budget` items have been scored. An item reached by two trees counts once, an excluded
+    one not at all. A budget of all items makes the search exact; one below k is k. More trees find more for the same
+    budget, and take more memory: each has the items in the order of its leaves.
     """
 
     n_trees: int = 4
@@ -86,7 +86,7 @@ class KdForest(Index):
         kinds = {"dimensions": np.int32, "thresholds": np.float32, "panels": np.float32, "members": np.int32}
         n_items, n_dimensions = vectors.shape
         forest = Forest(self._branches(n_items), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
-        # The search does not look at each of them again.
+        # The search does not check them again.
         shape = (self.n_trees, len(forest.branches))
         n_places = self.n_trees * self._n_leaves(n_items) * self.leaf_size
         has_nodes = forest.dimensions.shape == forest.thresholds.shape == shape
@@ -104,22 +104,22 @@ class KdForest(Index):
         return search.run(_native.search_forest, content.built, content.n_items, (self.budget, self.leaf_size))
 
 
-EQUAL = 1e-5  # norms that differ by less, relatively, are one
+EQUAL = 1e-5  # norms that differ by less, relatively, are equal
 
 
 def lifted(vectors: FloatMatrix) -> FloatMatrix:
-    """Items on the unit sphere, so that near means a large inner product: what trees of distances need.
+    """Items mapped to the unit sphere, where the nearest have the largest inner product, as trees of distances need.
 
-    Items are divided by the largest norm R. Where norms differ one more coordinate, the root of 1 - |v|^2 / R^2, lifts
-    every item to the sphere. A query is scaled to length 1 and is 0 there: of all items the nearest to it has then the
-    largest inner product with it.
+    Items are divided by the largest norm R. If norms differ, one more coordinate, the root of 1 - |v|^2 / R^2, lifts
+    every item to the sphere. A query is scaled to length 1 and is 0 there: the nearest item then has the largest inner
+    product with it.
     """
     squares = np.einsum("id,id->i", vectors, vectors, dtype=np.float64)
     if not np.isfinite(squares).all():
         raise NonFiniteStateError("an item has infinite or missing coordinates; expected finite numbers")
     largest = float(squares.max(initial=0.0))
     if largest == 0:
-        return vectors  # all in the centre: none is nearer than another
+        return vectors  # all at the origin: none is nearer than another
     points = vectors / np.float32(np.sqrt(largest))
     # A relative difference of squares is about twice that of norms.
     if largest - float(squares.min()) <= 2 * EQUAL * largest:

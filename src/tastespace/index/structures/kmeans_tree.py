@@ -1,4 +1,4 @@
-"""Items in clusters of clusters; a search goes on from the nearest cluster that it has not been in."""
+"""Items in clusters of clusters; a search continues from the nearest cluster not visited yet."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tastespace.index.structures.kd_forest import lifted
 from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
-# A wide cluster reaches nearer than its centre: so much of its variance is taken off the square of its distance. So
+# A wide cluster reaches nearer than its centre: this share of its variance is subtracted from its squared distance. So
 # large clusters, whose centres lie deep inside the sphere, need not wait behind small ones that have less to offer.
 SPREAD = 0.5
-DEEPEST = 24  # levels by k-means; what is left then, such as outliers of outliers, is parted as it comes
+DEEPEST = 24  # levels by k-means; the rest, such as outliers of outliers, is split in order
 
 
 class Tree(NamedTuple):
-    """The content of a k-means tree; nodes lie in panels, the children of each beginning one."""
+    """The content of a k-means tree; nodes are in panels, and the children of each node begin a panel."""
 
     nodes: IntArray  # the first panel of each, of children or of items, and its count
     centres: FloatArray  # in panels
     panels: FloatArray
-    members: IntArray  # the item at each place of the panels; -1 for none
+    members: IntArray  # the item at each position of the panels; -1 for none
 
 
 @dataclass(kw_only=True)
 class KMeansTree(Index):
     """Every node has the items of one cluster, its children those of up to `branching` clusters of these.
 
-    A search goes down to the nearest leaf, then on from the nearest cluster of all that were passed by, until `budget`
-    items have been scored; items that must not be found do not count. A budget of all items finds the best ones surely;
-    one below k is k. A leaf has `leaf_size` items at most; about half as many are aimed at.
+    A search descends to the nearest leaf, then continues from the nearest cluster not taken, until `budget` items have
+    been scored; excluded items do not count. A budget of all items makes the search exact; one below k is k. A leaf has
+    at most `leaf_size` items, and about half as many on average.
     """
 
     branching: int = 32
@@ -61,7 +61,7 @@ class KMeansTree(Index):
         return Tree(nodes, centres, panels_at(vectors, members), members)
 
     def _grown(self, points: FloatMatrix, n_threads: int) -> tuple[list[_Level], IntArray]:
-        """Level by level; the items of every leaf lie behind one another in the order that comes back."""
+        """Grow the tree level by level; the items of every leaf are contiguous in the order returned."""
         rng = generator(self.seed)
         order: IntArray = np.arange(len(points), dtype=np.int32)
         size, none = np.zeros(PANEL, np.int64), np.zeros(PANEL, np.int64)
@@ -95,7 +95,7 @@ class KMeansTree(Index):
         kinds = {"centres": np.float32, "panels": np.float32, "members": np.int32}
         counts = contiguous(arrays["counts"], np.int32)
         tree = Tree(_nodes(counts), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
-        # The search does not look at each of them again.
+        # The search does not check them again.
         n_items, n_dimensions = vectors.shape
         leaves, sizes = _leaves(tree.nodes)
         inner = np.flatnonzero(counts > 0)
@@ -119,8 +119,8 @@ class KMeansTree(Index):
 def _keys(centres: FloatMatrix, n_dimensions: int) -> FloatArray:
     """Centres as the search takes them: the nearest has the largest product with the query and 1.
 
-    The square of a distance to a centre c is 1 - 2 q.c + |c|^2, the variance around it 1 - |c|^2. Where items are
-    lifted the query is at 0: there a centre counts by its square only.
+    The square of a distance to a centre c is 1 - 2 q.c + |c|^2, the variance around it 1 - |c|^2. In the added
+    coordinate of lifted items the query is 0: there a centre counts by its square only.
     """
     squares = np.einsum("nd,nd->n", centres, centres, dtype=np.float64)
     last = (-0.5 * (1 + SPREAD) * squares).astype(np.float32)
@@ -128,14 +128,14 @@ def _keys(centres: FloatMatrix, n_dimensions: int) -> FloatArray:
 
 
 def _leaves(nodes: IntArray) -> tuple[OffsetArray, OffsetArray]:
-    """Which nodes they are, and how many items each has."""
+    """The leaves, and the number of items of each."""
     leaves = np.flatnonzero(nodes[:, 1] < 0)
     return leaves, -nodes[leaves, 1].astype(np.int64)
 
 
 @dataclass(eq=False)
 class _Level:
-    """Nodes of one depth in panels, the children of every parent beginning one; a place without a node has no items."""
+    """Nodes of one depth in panels; the children of every parent begin a panel, and empty positions have no items."""
 
     sizes: OffsetArray  # items
     begins: OffsetArray  # where they begin in the order
@@ -143,7 +143,7 @@ class _Level:
     counts: IntArray  # children; of a leaf, less its items
 
     def split(self, groups: OffsetArray, group: OffsetArray, sizes: OffsetArray, centres: FloatMatrix) -> _Level:
-        """The level below: the parts of some of these nodes, of which the empty ones are left out."""
+        """The level below: the non-empty parts of some of these nodes."""
         kept = sizes > 0
         group, sizes, centres = group[kept], sizes[kept], centres[kept]
         n_children = np.bincount(group, minlength=len(groups))
@@ -163,7 +163,7 @@ class _Level:
 
 
 def _runs(begins: OffsetArray, sizes: OffsetArray) -> OffsetArray:
-    """So many numbers from each beginning on."""
+    """`sizes` consecutive numbers from each beginning."""
     return np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
 
 
@@ -172,7 +172,7 @@ def _panels(counts: NDArray[Any]) -> NDArray[Any]:
 
 
 def _nodes(counts: IntArray) -> IntArray:
-    """For each node its first panel, of children or of items, and its count: both lie in the order of the nodes."""
+    """The first panel of each node, of children or of items, and its count; both in the order of the nodes."""
     children, items = _panels(np.maximum(counts, 0)), _panels(np.maximum(-counts, 0))
     firsts = np.where(counts > 0, 1 + np.cumsum(children) - children, np.cumsum(items) - items)
     return contiguous(np.stack([firsts, counts], axis=1), np.int32)

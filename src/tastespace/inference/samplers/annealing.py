@@ -1,7 +1,7 @@
 """Temperatures of simulated annealing: a density to the power 1 / T, T falling from step to step.
 
-At T = 1 a chain draws from the density itself, and only there its draws mean anything. Above, it goes over valleys that
-it would not cross at 1; below, it seeks the top, and at T -> 0 it optimises.
+At T = 1 a chain draws from the density itself; only those draws are samples of it. Above, it crosses valleys that it
+would not cross at 1; below, it moves towards the mode, and at T -> 0 it optimises.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tastespace.inference.samplers.target import count, positive
 
 
 class Cooling(Protocol):
-    """The temperature of each step, from 0 on."""
+    """The temperature of each step, counted from 0."""
 
     def temperature(self, step: int) -> float: ...
 
@@ -50,7 +50,7 @@ class Geometric:
 
     @classmethod
     def over(cls, steps: int, start: float, least: float = 1.0) -> Geometric | Constant:
-        """That which has cooled from one temperature to the other after so many steps."""
+        """The schedule that cools from one temperature to the other in this number of steps."""
         count("steps", steps, least=1)
         _check_ends(start, least)
         return Constant(least) if start == least else cls(start, (least / start) ** (1 / steps), least)
@@ -76,9 +76,7 @@ class Logarithmic:
 
 def _check_ends(start: float, least: float) -> None:
     if positive("start", start) < positive("least", least):
-        raise InvalidParameterError(
-            f"start is {start!r}, below the {least!r} to cool down to; expected the larger first"
-        )
+        raise InvalidParameterError(f"start is {start!r}, below the final {least!r}; expected the larger first")
 
 
 def _at(temperature: float, step: int) -> float:

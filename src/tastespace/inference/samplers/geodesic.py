@@ -4,8 +4,8 @@ A momentum from N(0, I), made tangent, p - x (x.p)/q^2. Then L leaps of size e, 
 
     p += e/2 g(x), made tangent;   free motion along the great circle for a time e;   p += e/2 g(x), made tangent.
 
-The end is accepted by H = -log p(x) + |p|^2 / 2. Free motion keeps |x| and |p| exactly; lengths are put right once a
-leap all the same, because rounding adds up. `gradient` is that in all D coordinates, the projection is done here.
+The end is accepted by H = -log p(x) + |p|^2 / 2. Free motion keeps |x| and |p| exactly; lengths are still corrected
+once per leap, because rounding adds up. `gradient` is in all D coordinates, the projection is done here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tastespace.inference.samplers import target
 from tastespace.inference.samplers.hamiltonian import Adapting, jittered, started
 from tastespace.inference.samplers.target import Gradient, LogDensity
 
-ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: single precision is nearer
+ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off the sphere: single precision is closer
 
 
 def checked_on_sphere(position: DoubleArray, radius: float) -> DoubleArray:
-    """Positions that belong on the sphere, put there exactly; with a great circle through each."""
+    """Validated positions on the sphere, projected exactly, with a great circle through each."""
     radius = target.positive("radius", radius)
     if position.shape[-1] < 2:
         raise InvalidParameterError(
@@ -45,7 +45,7 @@ def checked_on_sphere(position: DoubleArray, radius: float) -> DoubleArray:
 
 
 def on_sphere(position: DoubleArray, radius: float) -> DoubleArray:
-    """The nearest points of the sphere: takes away what rounding has added to lengths."""
+    """The nearest points of the sphere, which removes rounding errors of lengths."""
     return np.asarray(position * (radius / np.linalg.norm(position, axis=-1, keepdims=True)))
 
 
@@ -67,16 +67,16 @@ def along_great_circle(
 
 
 def unit_tangent(position: DoubleArray, radius: float, rng: Generator) -> DoubleArray:
-    """A direction along the sphere, all being equally likely."""
+    """A uniform direction in the tangent space."""
     tangent = projected(rng.standard_normal(position.shape), position, radius)
-    # Once more: a Gaussian that points almost along the position leaves a short rest, with large rounding errors.
+    # Again: a Gaussian almost parallel to the position leaves a short remainder with large rounding errors.
     tangent = projected(tangent, position, radius)
     return np.asarray(tangent / np.linalg.norm(tangent, axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class State(Adapting):
-    """Where the chains are, how they got there, and how long their steps are."""
+    """Positions of the chains, their last moves, and their step sizes."""
 
     slope: DoubleArray  # ... x D
     radius: float
@@ -109,21 +109,21 @@ def step(
     """
     n_leaps = jittered(leaps, jitter, rng)
     radius, start = state.radius, draw_momentum(state.position, state.radius, rng)
-    with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
+    with np.errstate(over="ignore", invalid="ignore"):  # A divergent path is rejected and counted.
         position, momentum, slope = leaps_on_sphere(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, radius
         )
         value = target.evaluate(log_density, position)
         error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
     move = target.accept_path(error, rng)
-    # Half way round the sphere: beyond that, a flat density would let the step grow without end.
+    # Half way round the sphere: without a limit, a flat density would let the step grow without bound.
     largest = math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1))
     state = state.adapted(move, warmup, wanted, largest)
     return state.after(move, position=position, log_density=value, slope=slope)
 
 
 def draw_momentum(position: DoubleArray, radius: float, rng: Generator) -> DoubleArray:
-    """Gaussian in the tangent space."""
+    """A Gaussian momentum in the tangent space."""
     return projected(rng.standard_normal(position.shape), position, radius)
 
 
@@ -136,7 +136,7 @@ def leaps_on_sphere(
     leaps: int,
     radius: float,
 ) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """Position, momentum and gradient after so many leaps."""
+    """Position, momentum and gradient after `leaps` leaps."""
     for _ in range(leaps):
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
         position, momentum = along_great_circle(position, momentum, step_size, radius)

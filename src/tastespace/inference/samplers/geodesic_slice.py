@@ -1,12 +1,12 @@
 """Geodesic slice sampling on the sphere |x| = q: no step size, no gradient (Habeck et al. 2023).
 
 A great circle through x in a uniform direction w, x cos t + q w sin t; a level log p(x) - e, e exponential; then a
-point of the circle above the level. The circle is cut open at a uniform place: t is drawn uniformly from (r - 2 pi, r),
-with r uniform on (0, 2 pi), and while it is below the level, the end on its side moves to it, which leaves t = 0, where
-we are, inside.
+point of the circle above the level. The circle is cut at a uniform place: t is drawn uniformly from (r - 2 pi, r),
+with r uniform on (0, 2 pi), and while it is below the level, the end on its side moves to it, which leaves t = 0, the
+current point, inside.
 
-The uniform r is not decoration. The fixed interval (-pi, pi) is cut open opposite to where we are, so that the way back
-begins with another cut: there and back would not be equally likely, and the density would not be kept.
+The uniform r is essential. The fixed interval (-pi, pi) is cut opposite to the current point, so that the reverse move
+would start from another cut: the moves would not be reversible, and the density would not be preserved.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tastespace.inference.samplers.geodesic import checked_on_sphere, on_sphere,
 from tastespace.inference.samplers.target import LogDensity, Move
 from tastespace.inference.transition import Stats
 
-# Each trial cuts the interval by a third or so: after so many, doubles cannot tell its ends apart. Only a density that
-# is not the same for the same point gets there.
+# Each trial cuts the interval by a third or so: after this many, doubles cannot tell its ends apart. Only a density
+# that is not deterministic gets there.
 MAX_TRIALS = 300
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class State(target.Chains):
-    """Where the chains are, and how often each had to look."""
+    """Positions of the chains, and the number of points that each tried."""
 
     radius: float
     trials: OffsetArray  # ...: points tried in the last step
@@ -57,10 +57,10 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
     trials = np.zeros(shape, np.int64)
     for _ in range(MAX_TRIALS):
         angle = low + (high - low) * rng.random(shape)
-        # Chains that have found their point are asked again, and not heard: the density may differ from chain to chain.
+        # Chains that are done are evaluated again and ignored: the density may differ from chain to chain.
         circle = np.cos(angle)[..., None] * state.position + np.sin(angle)[..., None] * tangent
         tried = on_sphere(circle, state.radius)
-        with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is below any level, and counted.
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN is below any level, and counted.
             value_there = target.evaluate(log_density, tried)
         trials = trials + ~found
         odd = np.isnan(value_there) | (value_there == np.inf)
@@ -77,6 +77,6 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
 
 
 def first_interval(shape: tuple[int, ...], rng: Generator) -> tuple[DoubleArray, DoubleArray]:
-    """The whole circle, cut open at a uniform place; 0 is inside."""
+    """The whole circle, cut at a uniform place; 0 is inside."""
     high = np.asarray(2 * np.pi * rng.random(shape))
     return high - 2 * np.pi, high

@@ -1,9 +1,9 @@
 """Gibbs sampling: draw one block after another, each given all others.
 
-What is drawn can be of any kind: an array, a mapping, a dataclass. A conditional takes all of it and returns all of
-it with its own block drawn again. Every order keeps the density:
+The position can be of any type: an array, a mapping, a dataclass. A conditional takes all of it and returns all of it
+with its own block drawn again. Every order preserves the density:
 
-- systematic: as they are named, every time;
+- systematic: in the given order, every time;
 - shuffled: each once, in a new order every time;
 - random: as many as there are, each picked at random, so that some come twice and some not at all.
 """
@@ -27,7 +27,7 @@ Conditional = Callable[[Values, Generator], Values]
 
 @dataclass(frozen=True, eq=False)
 class State(Generic[Values]):
-    """What was drawn, and the blocks of the last scan in their order."""
+    """The current draw, and the blocks of the last scan in order."""
 
     position: Values
     drawn: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def step(
 
 
 def _check_finite(position: Any, what: str) -> None:
-    """Check arrays and numbers; other kinds are the business of those who made them."""
+    """Check arrays and numbers; other types are not checked."""
     values = position.values() if isinstance(position, Mapping) else [position]
     for value in values:
         if isinstance(value, np.ndarray | float) and not np.all(np.isfinite(value)):

@@ -4,9 +4,9 @@ With a momentum p ~ N(0, C^-1), the energy is H = -log p(x) + p C p / 2. A leap 
 
     p += e/2 g(x);   x += e C p;   p += e/2 g(x).
 
-It keeps volumes, and backwards it is itself, so that the end of L leaps is accepted with min(1, exp(H - H')). In the
-first `warmup` steps dual averaging finds e, and windows of growing length the covariance C; nothing changes
-afterwards, and only draws from then on should be kept.
+It preserves volume and is reversible, so that the end of L leaps is accepted with min(1, exp(H - H')). In the
+first `warmup` steps dual averaging finds e, and windows of growing length the covariance C; nothing changes afterwards,
+and only later draws should be kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
@@ -24,16 +25,15 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
 from tastespace.inference.samplers.target import Gradient, LogDensity, Move
 from tastespace.inference.transition import Stats
-from tastespace.lazy import linalg
 
 GAMMA, T0, K = 0.05, 10.0, 0.75
-LARGEST_LOG = 60.0  # steps beyond exp(60) or below exp(-60) are an overflow on the way, not a step size
+LARGEST_LOG = 60.0  # steps beyond exp(60) or below exp(-60) are a sign of overflow, not step sizes
 LARGEST = math.exp(LARGEST_LOG)
 
 
 @dataclass(frozen=True)
 class DualAveraging:
-    """The step size in use, and what finds the next one, at which paths are accepted as often as wanted.
+    """The current step size, and the state of its adaptation to the wanted acceptance rate.
 
     After step t with acceptance probability a_t, wanted d (Hoffman and Gelman 2014, section 3.2; Nesterov 2009):
 
@@ -45,19 +45,19 @@ class DualAveraging:
     """
 
     step_size: float
-    kept: float  # the average that warm-up ends with
+    kept: float  # the average used after warm-up
     centre: float  # of the logarithm
     error: float = 0.0
     count: int = 0
 
 
 def begin(step_size: float) -> DualAveraging:
-    """Begin with this step; it stays, unless it is updated."""
+    """Start with this step size, which stays unless it is updated."""
     return DualAveraging(step_size, step_size, math.log(10 * step_size))
 
 
 def update(averaging: DualAveraging, acceptance: float, *, wanted: float, largest: float = LARGEST) -> DualAveraging:
-    """After a step with this acceptance probability; the next step is at most the `largest`."""
+    """Update after a step with this acceptance probability; the next step size is at most `largest`."""
     count = averaging.count + 1
     weight = 1 / (count + T0)
     error = (1 - weight) * averaging.error + weight * (wanted - acceptance)
@@ -71,7 +71,7 @@ def update(averaging: DualAveraging, acceptance: float, *, wanted: float, larges
 def adapted(
     averaging: DualAveraging, acceptance: float, *, step: int, warmup: int, wanted: float, largest: float = LARGEST
 ) -> DualAveraging:
-    """After this step (from 1 on) of a chain: updated during warm-up; from its end on, the average is used."""
+    """Adapt after this step (counted from 1) of a chain: updated during warm-up; afterwards the average is used."""
     if step > warmup:
         return averaging
     averaging = update(averaging, acceptance, wanted=wanted, largest=largest)
@@ -81,18 +81,18 @@ def adapted(
 def jittered(leaps: int, jitter: float, rng: Generator) -> int:
     """A number of leaps, uniform between (1 - jitter) and (1 + jitter) times this number, and at least 1.
 
-    It is random, so that no path comes back to where it began every time.
+    It is random, so that no path is periodic.
     """
     leaps, jitter = target.count("leaps", leaps, least=1), target.share("jitter", jitter)
-    # A hair's breadth, so that 0.5 x 10 is 5 whatever rounding has made of it.
+    # A small tolerance, so that 0.5 x 10 is 5 despite rounding.
     least = max(1, math.ceil((1 - jitter) * leaps - 1e-9))
     most = max(least, math.floor((1 + jitter) * leaps + 1e-9))
     return int(rng.integers(least, most + 1))
 
 
-# So many draws of SMALL variance are mixed in (as Stan does), so that few draws do not give no mass at all.
+# This many draws of SMALL variance are mixed in (as in Stan), so that few draws do not give a singular mass.
 PRIOR_DRAWS, SMALL = 5, 1e-3
-# The share of warm-up before the first window, in which chains come from afar, and after the last, which is for the
+# The share of warm-up before the first window, in which chains approach the mode, and after the last, which is for the
 # step size alone; and the length of the first window, each of the others being twice the one before.
 BEFORE, AFTER, FIRST_WINDOW = 0.15, 0.2, 25
 
@@ -101,7 +101,7 @@ BEFORE, AFTER, FIRST_WINDOW = 0.15, 0.2, 25
 class Mass:
     """The mass of Hamiltonian paths: the inverse of a covariance C. Made by `mass_of`.
 
-    With the covariance of what is drawn as inverse mass, momentum ~ N(0, C^-1) and velocity = C momentum: all
+    With the covariance of the draws as inverse mass, momentum ~ N(0, C^-1) and velocity = C momentum: all
     directions are then equally wide. Diagonal: D variances. Dense: D x D.
     """
 
@@ -138,7 +138,7 @@ def mass_of(covariance: ArrayLike, n_dimensions: int) -> Mass:
     except np.linalg.LinAlgError as error:
         raise InvalidParameterError("covariance is not positive definite; expected one that is") from error
     # C = L L^T; z L^-1 has the covariance L^-T L^-1 = C^-1.
-    return Mass((inverse + inverse.T) / 2, linalg.solve_triangular(lower, np.eye(n_dimensions), lower=True))
+    return Mass((inverse + inverse.T) / 2, scipy.linalg.solve_triangular(lower, np.eye(n_dimensions), lower=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +151,12 @@ class Moments:
 
 
 def no_moments(mass: Mass) -> Moments:
-    """Before the first draw."""
+    """The moments before the first draw."""
     return Moments(0, np.zeros(len(mass.covariance)), np.zeros_like(mass.covariance))
 
 
 def with_draws(moments: Moments, position: DoubleArray) -> Moments:
-    """After one more draw of each chain."""
+    """The moments after one more draw of each chain."""
     rows = position.reshape(-1, position.shape[-1])
     n, centre = len(rows), rows.mean(axis=0)
     deviations, apart = rows - centre, centre - moments.mean
@@ -180,11 +180,11 @@ def mass_from(moments: Moments) -> Mass:
 
 
 def windows(warmup: int) -> tuple[int, tuple[int, ...]]:
-    """The step after which draws are collected, and those after which a mass is made of them."""
+    """The step after which draws are collected, and those after which a mass is estimated from them."""
     at, end = int(BEFORE * warmup), warmup - int(AFTER * warmup)
     first, ends, length = at, [], FIRST_WINDOW
     while at + length <= end:
-        # A rest that is too short for the next window goes to this one.
+        # A remainder that is too short for the next window is added to this one.
         at = end if at + 3 * length > end else at + length
         ends.append(at)
         length *= 2
@@ -193,13 +193,13 @@ def windows(warmup: int) -> tuple[int, tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Adapting(target.Chains):
-    """Chains whose step size is found in warm-up."""
+    """Chains whose step size is adapted in warm-up."""
 
     averaging: DualAveraging
     steps: int = 0
 
     def adapted(self, move: Move, warmup: int, wanted: float, largest: float = LARGEST) -> Self:
-        """One more step, which made this move: its number, and the size of the next."""
+        """The number of the step that made this move, and the adapted step size."""
         step, acceptance, wanted = self.steps + 1, float(move.acceptance.mean()), target.share("wanted", wanted)
         tuned = adapted(self.averaging, acceptance, step=step, warmup=warmup, wanted=wanted, largest=largest)
         return replace(self, averaging=tuned, steps=step)
@@ -213,14 +213,14 @@ class Adapting(target.Chains):
 
 
 def started(start: DoubleArray, log_density: LogDensity, step_size: float) -> dict[str, Any]:
-    """The fields of `Adapting` where chains start."""
+    """The fields of `Adapting` at the start of chains."""
     chains = target.started(start, log_density)
     return {**chains, "averaging": begin(target.positive("step_size", step_size))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class State(Adapting):
-    """Where the chains are, how they got there, and what they have learned of the density."""
+    """Positions of the chains, their last moves, and the adapted step size and mass."""
 
     slope: DoubleArray  # ... x D
     mass: Mass
@@ -236,7 +236,7 @@ def init(
     covariance: ArrayLike | None = None,
     dense: bool = False,
 ) -> State:
-    """Start here with this step size, and with this inverse mass, which is 1 in all directions unless it is given.
+    """Start here with this step size, and this inverse mass, by default 1 in all directions.
 
     D variances make a diagonal mass, D x D numbers (or `dense`) a dense one, and warm-up learns one of the same kind.
     """
@@ -265,7 +265,7 @@ def step(
     """
     n_leaps = jittered(leaps, jitter, rng)
     start = state.mass.momentum(state.position.shape, rng)
-    with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
+    with np.errstate(over="ignore", invalid="ignore"):  # A divergent path is rejected and counted.
         position, momentum, slope = leapfrog(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, state.mass
         )
@@ -285,7 +285,7 @@ def leapfrog(
     leaps: int,
     mass: Mass,
 ) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """Position, momentum and gradient after so many leaps."""
+    """Position, momentum and gradient after `leaps` leaps."""
     for _ in range(leaps):
         momentum = momentum + step_size / 2 * slope
         position = position + step_size * mass.velocity(momentum)
@@ -295,7 +295,7 @@ def leapfrog(
 
 
 def _with_mass(state: State, warmup: int) -> State:
-    """The state with its draws counted in, where they belong to a window, and with another mass at the end of one."""
+    """The state with its draws added to the window, if it is in one, and with a new mass at the end of a window."""
     first, ends = windows(warmup)
     if not ends or not first < state.steps <= ends[-1]:
         return state
@@ -303,5 +303,5 @@ def _with_mass(state: State, warmup: int) -> State:
     if state.steps not in ends:
         return replace(state, moments=moments)
     mass = mass_from(moments)
-    # Another mass wants another step: dual averaging begins again, from the step that the old mass had.
+    # A new mass needs a new step size: dual averaging restarts from the one of the old mass.
     return replace(state, averaging=begin(state.averaging.kept), mass=mass, moments=no_moments(mass))

@@ -1,12 +1,12 @@
-"""Metropolis-Hastings: propose a point, and go there with a probability that keeps the density.
+"""Metropolis-Hastings: propose a point, and accept it with a probability that preserves the density.
 
 From x to x', proposed with the density q(x' | x), with the probability
 
     min(1, p(x') q(x | x') / (p(x) q(x' | x))).
 
-`gaussian` and `von_mises_fisher` are symmetric, q(x' | x) = q(x | x'), so that the ratio of the q is 1. A proposal of
-one's own is any function of positions and rng; if it is not symmetric, `log_ratio` must say
-log q(x | x') - log q(x' | x).
+`gaussian` and `von_mises_fisher` are symmetric, q(x' | x) = q(x | x'), so that the ratio of the q is 1. A custom
+proposal is any function of positions and rng; if it is not symmetric, `log_ratio` must return log q(x | x') - log q(x'
+| x).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
 from tastespace.inference.samplers.target import LogDensity
 
-Propose = Callable[[DoubleArray, Generator], ArrayLike]  # where from -> where to, each ... x D
+Propose = Callable[[DoubleArray, Generator], ArrayLike]  # current -> proposed positions, each ... x D
 LogRatio = Callable[[DoubleArray, DoubleArray], ArrayLike]  # from, to -> log q(from | to) - log q(to | from)
 
 
 class State(target.Chains):
-    """Where the chains are, and how they got there."""
+    """Positions of the chains and their last moves."""
 
 
 def init(position: ArrayLike, log_density: LogDensity) -> State:
@@ -43,15 +43,15 @@ def step(
     proposed = np.asarray(propose(state.position, rng), np.float64)
     if proposed.shape != state.position.shape:
         raise InvalidParameterError(
-            f"propose gave the shape {proposed.shape} for positions of the shape {state.position.shape}; "
+            f"propose returned the shape {proposed.shape} for positions of the shape {state.position.shape}; "
             "expected the same shape"
         )
-    with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is rejected, and counted.
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN is rejected and counted.
         value = target.evaluate(log_density, proposed)
         error = state.log_density - value
         if log_ratio is not None:
             error = error - np.asarray(log_ratio(state.position, proposed), np.float64)
-    # Infinite errors are points without density, which is no fault; the opposite has no meaning.
+    # Infinite errors are points of zero density, which is valid; negative infinity has no meaning.
     move = target.accept(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
     return state.after(move, position=proposed, log_density=value)
 
@@ -76,7 +76,7 @@ def gaussian(scale: ArrayLike) -> Propose:
 
 
 def von_mises_fisher(concentration: float) -> Propose:
-    """A direction around that of x, von Mises-Fisher with this concentration; the length stays as it is."""
+    """A direction around that of x, von Mises-Fisher with this concentration; the length is unchanged."""
     concentration = target.positive("concentration", concentration)
 
     def propose(position: DoubleArray, rng: Generator) -> DoubleArray:

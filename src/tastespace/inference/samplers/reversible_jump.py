@@ -1,22 +1,22 @@
 """Reversible jumps: Metropolis-Hastings between spaces of different dimension (Green 1995).
 
 A pair of moves goes up, from a state x of the smaller space to x' of the larger, and down again. Up draws variables u
-with the density g_up(u | x), down draws variables w with the density g_down(w | x'); what u has more than w is what the
-dimensions differ by, and (x, u) <-> (x', w) is a smooth map, one to one, of Jacobian J = |d(x', w) / d(x, u)|. Up is
-accepted with the probability min(1, A), down with min(1, 1 / A),
+with the density g_up(u | x), down draws variables w with the density g_down(w | x'); u has more dimensions than w by
+the difference of the spaces, and (x, u) <-> (x', w) is a smooth map, one to one, of Jacobian J = |d(x', w) / d(x, u)|.
+Up is accepted with the probability min(1, A), down with min(1, 1 / A),
 
     A = p(x') g_down(w | x') / (p(x) g_up(u | x)) J.
 
-Which of the two is tried is an even chance, whatever the state; a move that a state cannot make (up from the largest
-space, down from the smallest) leaves it where it is, so that these chances cancel.
+Both are tried with probability 1/2, whatever the state; a move that a state cannot make (up from the largest
+space, down from the smallest) leaves it unchanged, so that these probabilities cancel.
 
-Where no g_up is near enough to what the larger space wants, a bridge leads there (Karagiannis and Andrieu 2013):
-densities r_0 = p(x) g_up(u), r_1, ..., r_n = p(x') on the larger space, and moves that leave each alone. A jump up
-draws z_0 = (x, u), goes to z_t by a move that leaves r_t alone, t = 1 ... n - 1, and is accepted by
+If no g_up is close enough to the density on the larger space, a bridge leads there (Karagiannis and Andrieu 2013):
+densities r_0 = p(x) g_up(u), r_1, ..., r_n = p(x') on the larger space, and moves that leave each invariant. A jump up
+draws z_0 = (x, u), goes to z_t by a move that leaves r_t invariant, t = 1 ... n - 1, and is accepted by
 
     A = r_1(z_0) / r_0(z_0)  r_2(z_1) / r_1(z_1) ...  r_n(z_(n-1)) / r_(n-1)(z_(n-1))  g_down(w | z_(n-1)),
 
-the way down by 1 / A of the same points in reverse, with each move run backwards.
+the way down by 1 / A of the same points in reverse, with each move reversed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Down = TypeVar("Down")
 
 
 class Jumping(Protocol[Mover]):
-    """A birth and a death."""
+    """A birth and death move."""
 
     @property
     def name(self) -> str:
-        """For messages and figures."""
+        """The name for messages and figures."""
 
     def can_go_up(self, state: Mover) -> bool:
         """Whether there is a larger space."""
@@ -74,25 +74,25 @@ class MovePair(Jumping[State], Protocol[State, Up, Down]):
 
 @dataclass(frozen=True, eq=False)
 class Proposal(Generic[State]):
-    """Where a jump would lead, and the log of the ratio that it is accepted by."""
+    """The state after a proposed jump, and the log of its acceptance ratio."""
 
     state: State
     log_ratio: float
 
     @property
     def acceptance(self) -> float:
-        """The probability to go."""
+        """The acceptance probability."""
         return exp(min(self.log_ratio, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Jumped(Generic[State]):
-    """A state after a jump was tried."""
+    """The state after an attempted jump."""
 
     state: State
     pair: str
     went_up: bool  # or would have
-    acceptance: float  # 0 where there is no such space
+    acceptance: float  # 0 if there is no such space
     accepted: bool
 
 
@@ -143,33 +143,33 @@ def _tried(
 
 
 class Bridge(Jumping[State], Protocol[State]):
-    """A birth and a death by way of densities in between."""
+    """A birth and death move through intermediate densities."""
 
     @property
     def steps(self) -> int:
-        """The number of steps from 0, where what is new has no effect, to the last, the density itself."""
+        """The number of steps from 0, where the new part has no effect, to the last, the density itself."""
 
     def widened(self, state: State, rng: Generator) -> State:
-        """The state with what is new, drawn as it is where it has no effect."""
+        """The state with the new part, drawn from the density at step 0."""
 
     def narrowed(self, state: State) -> State:
-        """The state without what is new."""
+        """The state without the new part."""
 
     def log_weight(self, state: State, start: int, end: int) -> float:
         """log of the density at one step over that at another."""
 
     def moved(self, state: State, step: int, rng: Generator, *, backwards: bool) -> State:
-        """The state after a move that leaves the density at this step alone, or after that move run backwards."""
+        """The state after a move that leaves the density at this step invariant, or after the reversed move."""
 
     def left(self, state: State, rng: Generator) -> tuple[State, float]:
-        """The far end of a way up as a state like any other, and log g_down of the way back."""
+        """The upper end of a bridge as an ordinary state, and log g_down of the way back."""
 
     def entered(self, state: State, rng: Generator) -> tuple[State, float]:
-        """The near end of a way down, and log g_down of it."""
+        """The upper end of a way down, and its log g_down."""
 
 
 def bridged_jump(bridge: Bridge[State], state: State, rng: Generator) -> Jumped[State]:
-    """Try to go over a bridge, up or down."""
+    """Try to cross a bridge, up or down."""
     goes_up = bool(rng.integers(2))
     way = _over if goes_up else _back
     return _tried(bridge, goes_up, lambda: way(bridge, state, rng), state, rng)

@@ -1,17 +1,17 @@
-"""Riemann-manifold Hamiltonian Monte Carlo: the mass depends on where one is (Girolami and Calderhead 2011).
+"""Riemann-manifold Hamiltonian Monte Carlo: the mass depends on the position (Girolami and Calderhead 2011).
 
 With a metric G(x), symmetric and positive definite, and momentum p ~ N(0, G(x)), the energy is
 
     H(x, p) = -log p(x) + log|G(x)| / 2 + p G(x)^-1 p / 2
 
 and its slope  dH/dx_k = -d log p/dx_k + tr(G^-1 dG_k) / 2 - v dG_k v / 2,  v = G^-1 p,  dG_k = dG/dx_k. Position and
-momentum can no longer take turns, so that two of the three parts of a leap of size e are implicit:
+momentum are no longer separable, so two of the three parts of a leap of size e are implicit:
 
     p' = p - e/2 dH/dx(x, p');   x' = x + e/2 (G(x)^-1 + G(x')^-1) p';   p'' = p' - e/2 dH/dx(x', p').
 
-Each is solved by fixed-point iteration. Where steps are too long for it, a leap may settle, and the leap back may not,
-or somewhere else: there and back would not be equally likely. So every leap is also made backwards, and a path with one
-that does not settle, or does not come back, is rejected and counted as divergent.
+Each is solved by fixed-point iteration. If steps are too long for it, a leap may converge while the reverse leap does
+not, or converges elsewhere: the path would not be reversible. So every leap is also made backwards, and a path with one
+that does not converge, or does not return, is rejected and counted as divergent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tastespace.inference.samplers import target
 from tastespace.inference.samplers.hamiltonian import Adapting, jittered, started
 from tastespace.inference.samplers.target import Gradient, LogDensity
 
-RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
+RETURNS = 1000.0  # times the tolerance, which is per iteration: many slow ones add up
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Manifold:
 
 
 class State(Adapting):
-    """Where the chains are, how they got there, and how long their steps are."""
+    """Positions of the chains, their last moves, and their step sizes."""
 
 
 def init(position: ArrayLike, manifold: Manifold, *, step_size: float = 0.1) -> State:
@@ -71,13 +71,13 @@ def step(
 
     Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
     steps the step size is adapted, so that the share `wanted` of the paths is accepted. Fixed points have converged
-    when a round moves no coordinate by more than `tolerance` of its size, or of 1 if that is less.
+    when an iteration moves no coordinate by more than `tolerance` of its size, or of 1 if that is less.
     """
     n_leaps = jittered(leaps, jitter, rng)
     solver = _Solver(target.count("iterations", iterations, least=1), target.positive("tolerance", tolerance))
     here = _local(manifold, state.position)
     start = here.momentum(rng)
-    with np.errstate(all="ignore"):  # A path that runs away is rejected, and counted.
+    with np.errstate(all="ignore"):  # A divergent path is rejected and counted.
         position, momentum, there, converged = _generalised_leaps(
             manifold, state.position, start, here, state.step_size, n_leaps, solver
         )
@@ -97,7 +97,7 @@ def generalised_leapfrog(
     iterations: int = 30,
     tolerance: float = 1e-8,
 ) -> tuple[DoubleArray, DoubleArray, BoolArray]:
-    """Position and momentum after so many leaps, and whether all of them can be undone."""
+    """Position and momentum after `leaps` leaps, and whether all of them are reversible."""
     here, solver = _local(manifold, position), _Solver(iterations, tolerance)
     position, momentum, _, converged = _generalised_leaps(manifold, position, momentum, here, step_size, leaps, solver)
     return position, momentum, converged
@@ -105,7 +105,7 @@ def generalised_leapfrog(
 
 @dataclass(frozen=True, eq=False)
 class _Local:
-    """The metric at the positions, as its eigenvectors have it: G = Q diag(w) Q^T. NaN where it is no metric."""
+    """The eigendecomposition of the metric at the positions: G = Q diag(w) Q^T. NaN where it is not a metric."""
 
     values: DoubleArray  # ... x D
     vectors: DoubleArray  # ... x D x D
@@ -127,7 +127,7 @@ class _Local:
 
 @dataclass(frozen=True)
 class _Solver:
-    """Fixed-point iteration, chain by chain: one that has converged is left as it is, whatever the others do."""
+    """Fixed-point iteration, chain by chain: one that has converged stays unchanged, whatever the others do."""
 
     iterations: int
     tolerance: float
@@ -144,14 +144,14 @@ class _Solver:
         return point, converged
 
     def near(self, first: DoubleArray, second: DoubleArray) -> BoolArray:
-        """Whether points are the same, as far as what was solved twice can tell."""
+        """Whether points are equal up to the tolerance of two solutions."""
         apart = np.abs(first - second) <= RETURNS * self.tolerance * np.maximum(np.abs(second), 1)
         return np.asarray(apart.all(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
 class _Phase:
-    """Position and momentum, and what is known there."""
+    """Position and momentum, with the local quantities."""
 
     position: DoubleArray
     momentum: DoubleArray
@@ -193,11 +193,11 @@ def _leap(manifold: Manifold, phase: _Phase, half: float, solver: _Solver) -> tu
 
 
 def _velocity(manifold: Manifold, position: DoubleArray, momentum: DoubleArray) -> DoubleArray:
-    """G(x)^-1 p at a guess, faster than by eigenvectors; whether G is a metric there is asked where it settles."""
+    """G(x)^-1 p at an intermediate point, faster than by eigenvectors; G is checked after convergence."""
     try:
         metric = np.asarray(manifold.metric(position), np.float64)
         return np.asarray(np.linalg.solve(metric, momentum[..., None])[..., 0])
-    except np.linalg.LinAlgError:  # One of the chains has a singular one, and all would fail.
+    except np.linalg.LinAlgError:  # If one of the chains has a singular metric, all would fail.
         return _local(manifold, position).velocity(momentum)
 
 
@@ -224,7 +224,7 @@ def _local(manifold: Manifold, position: DoubleArray) -> _Local:
 
 
 def _times(matrices: DoubleArray, vectors: DoubleArray) -> DoubleArray:
-    """One product a chain."""
+    """One product per chain."""
     return np.asarray((matrices @ vectors[..., None])[..., 0])
 
 
@@ -233,7 +233,7 @@ def _check_metric(manifold: Manifold, start: DoubleArray) -> None:
         shape, expected = np.shape(getattr(manifold, name)(start)), start.shape + start.shape[-1:] * n_more
         if shape != expected:
             raise InvalidParameterError(
-                f"{name} gave the shape {shape} for positions of the shape {start.shape}; expected {expected}"
+                f"{name} returned the shape {shape} for positions of the shape {start.shape}; expected {expected}"
             )
     if not np.isfinite(_local(manifold, start).values).all():
         raise NonFiniteStateError(

@@ -1,18 +1,18 @@
-"""Find parameters of a model that cannot be integrated, while a chain draws what depends on them.
+"""Stochastic approximation: find parameters by their evidence while a chain draws the latent state.
 
 The evidence p(data | parameters) is an integral over a latent state. Its gradient is the mean, over the posterior of
 that state, of the gradient of the joint density (Fisher's identity):
 
     d log p(data | parameters) = E[ d log p(data, state | parameters) | data, parameters ]
 
-So a chain that leaves the posterior of the state alone gives noisy gradients, one a step, and parameters follow them by
-steps that become shorter (Robbins and Monro 1951; Atchade 2011 for empirical Bayes):
+So a chain that leaves the posterior of the state invariant gives noisy gradients, one per step, and parameters follow
+them by steps that become shorter (Robbins and Monro 1951; Atchade 2011 for empirical Bayes):
 
-    state      <- a move that leaves p(state | data, parameters) alone
+    state      <- a move that leaves p(state | data, parameters) invariant
     parameters <- parameters + step_n * d log p(data, state | parameters)
 
 Parameters are logarithms of positive numbers. Gradients are expected in units in which a step of 1 is about right:
-divided by what a parameter is known to, its information. Nothing here knows a model.
+divided by the information about a parameter. Nothing here depends on a model.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tastespace.inference.drivers import Stop
 from tastespace.inference.transition import Stats
 
 State = TypeVar("State")
-MAX_CORRELATION = 0.9  # of neighbours in a short series: what seems more is hardly to be told from a drift
+MAX_CORRELATION = 0.9  # of neighbours in a short series: a larger one is indistinguishable from a drift
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What steps remember of those before."""
+    """The memory of steps about earlier ones."""
 
     count: int
-    turns: DoubleArray  # how often each gradient has changed its sign
+    turns: DoubleArray  # number of sign changes of each gradient
     last: DoubleArray  # gradient
     mean: DoubleArray  # of gradients
     square: DoubleArray  # of their squares
@@ -48,7 +48,7 @@ class Memory:
         return cls(0, *(np.zeros(n) for _ in range(4)))
 
     def after(self, gradient: DoubleArray, first_decay: float = 0.0, second_decay: float = 0.0) -> Memory:
-        """The memory with one gradient more; the decays are those of its running means."""
+        """The memory after one more gradient; the decays are those of its running means."""
         return Memory(
             self.count + 1,
             self.turns + (gradient * self.last < 0),
@@ -66,17 +66,17 @@ class Steps(Protocol):
     """How far parameters follow a gradient."""
 
     def step(self, gradient: DoubleArray, memory: Memory) -> tuple[DoubleArray, Memory]:
-        """What to add to the parameters, and what to remember."""
+        """The increment of the parameters, and the new memory."""
 
 
 @dataclass(frozen=True)
 class RobbinsMonro:
-    """rate * gain times the gradient, a gain falling as n^-power.
+    """Steps of rate * gain times the gradient, with a gain that falls as n^-power.
 
-    With a power in (1/2, 1] the sum of gains diverges, that of their squares does not: steps can go anywhere, and
-    their noise dies out. n counts how often a gradient has changed its sign, less `early`, for each parameter by itself
-    (Kesten 1958): one that is still on its way goes on with whole steps. No step is longer than `longest`: far from the
-    answer a gradient can be of any size.
+    With a power in (1/2, 1] the sum of gains diverges, that of their squares does not: steps can reach any point, and
+    their noise vanishes. n is the number of sign changes of the gradient, minus `early`, for each parameter separately
+    (Kesten 1958): one that is still approaching keeps full steps. No step is longer than `longest`: far from the
+    solution a gradient can be of any size.
     """
 
     rate: float = 1.5
@@ -96,7 +96,7 @@ class Adam:
         m_n = b1 m_(n-1) + (1 - b1) g_n,   v_n = b2 v_(n-1) + (1 - b2) g_n^2
         step = rate_n (m_n / (1 - b1^n)) / (sqrt(v_n / (1 - b2^n)) + epsilon)
 
-    A constant rate would never come to rest: it falls as that of `RobbinsMonro` does. Gradients of 1 are of ordinary
+    A constant rate would never converge: it falls like that of `RobbinsMonro`. Gradients of 1 are of ordinary
     size, hence the large epsilon: among small ones steps are in proportion.
     """
 
@@ -115,7 +115,7 @@ class Adam:
 
 
 class Evidence(Protocol[State]):
-    """A model whose evidence is to be raised: how its latent state moves, and where its parameters should go."""
+    """A model whose evidence is maximized: moves of its latent state, and gradients of its parameters."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -125,7 +125,7 @@ class Evidence(Protocol[State]):
         """A state and the logarithms of parameters to start with."""
 
     def moved(self, state: State, logarithms: DoubleArray, rng: Generator) -> tuple[State, Stats]:
-        """The state after a move that leaves its posterior alone, given the parameters."""
+        """The state after a move that leaves its posterior given the parameters invariant."""
 
     def gradient(self, state: State, logarithms: DoubleArray) -> DoubleArray:
         """The gradient of the log joint density by the logarithms of the parameters, over their information."""
@@ -133,7 +133,7 @@ class Evidence(Protocol[State]):
 
 @dataclass(frozen=True, eq=False)
 class Approached(Generic[State]):
-    """Where the state and the parameters are."""
+    """The current state and parameters."""
 
     state: State
     logarithms: DoubleArray
@@ -146,7 +146,7 @@ class StochasticApproximation(Generic[State]):
 
     evidence: Evidence[State]
     steps: Steps
-    lowest: float  # bounds of the logarithms: an evidence may have no maximum within reach
+    lowest: float  # bounds of the logarithms: the evidence may have no finite maximum
     highest: float
 
     def init(self, rng: Generator) -> Approached[State]:
@@ -162,10 +162,10 @@ class StochasticApproximation(Generic[State]):
 
 
 def has_converged(names: Sequence[str], window: int, tolerance: float) -> Stop:
-    """Stop when parameters have come to rest: of the last `window` steps, both halves agree.
+    """Stop when parameters have converged: both halves of the last `window` steps agree.
 
     Their means, of logarithms, may differ by two Monte Carlo errors or by the `tolerance`, whichever is more; and the
-    errors must be within the tolerance themselves, for of a series that is not known anything could be said.
+    errors themselves must be within the tolerance, since the means of a noisy series prove nothing.
     """
     half = window // 2
 

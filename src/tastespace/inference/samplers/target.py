@@ -1,8 +1,8 @@
-"""What a sampler draws from: a log density, known up to a constant, and its gradient.
+"""The target of a sampler: a log density, known up to a constant, and its gradient.
 
-Both take positions as an array whose last axis has the D coordinates. What stands in front of it are chains: one chain
-is a vector of D numbers with one log density, n chains are n x D with n log densities. They share the tuning and
-nothing else, and a step of all of them costs little more than that of one.
+Both take positions as an array whose last axis has the D coordinates. The axes before it are chains: one chain
+is a vector of D numbers with one log density, n chains are n x D with n log densities. They share only the tuning, and
+a step of all of them costs little more than that of one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def evaluate(function: LogDensity | Gradient, position: DoubleArray) -> DoubleAr
 
 
 def checked_position(position: ArrayLike) -> DoubleArray:
-    """Where chains start, as an array of its own: finite, and with at least one coordinate."""
+    """A copy of the starting positions: finite, and with at least one coordinate."""
     start = np.array(position, np.float64)
     if start.ndim == 0 or start.size == 0:
         raise InvalidParameterError(
@@ -43,12 +43,12 @@ def checked_position(position: ArrayLike) -> DoubleArray:
 
 
 def checked_value(log_density: LogDensity, start: DoubleArray) -> DoubleArray:
-    """The log density of the start: one finite number a chain."""
+    """The log density of the start: one finite number per chain."""
     value = evaluate(log_density, start)
     if value.shape != start.shape[:-1]:
         raise InvalidParameterError(
-            f"log_density gave the shape {value.shape} for positions of the shape {start.shape}; "
-            f"expected {start.shape[:-1]}: one number a chain"
+            f"log_density returned the shape {value.shape} for positions of the shape {start.shape}; "
+            f"expected {start.shape[:-1]}: one number per chain"
         )
     if not np.isfinite(value).all():
         bad = value[~np.isfinite(value)]
@@ -64,28 +64,29 @@ def checked_slope(gradient: Gradient, start: DoubleArray) -> DoubleArray:
     slope = evaluate(gradient, start)
     if slope.shape != start.shape:
         raise InvalidParameterError(
-            f"gradient gave the shape {slope.shape} for positions of the shape {start.shape}; expected the same shape"
+            f"gradient returned the shape {slope.shape} for positions of the shape {start.shape}; "
+            "expected the same shape"
         )
     if not np.isfinite(slope).all():
         raise NonFiniteStateError("the gradient of the start is not finite; expected numbers: start somewhere else")
     return slope
 
 
-# An energy error of so much never happens where leaps follow the flow: the path has run away. (The line of Stan, too.)
+# An energy error of this size never happens if leaps follow the flow: the path has diverged. (Stan's limit, too.)
 MAX_ENERGY_ERROR = 1000.0
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """What each chain did: whether it went, how likely that was, and how well the path kept its energy."""
+    """The last move of each chain: whether it was accepted, with which probability, and its energy error."""
 
     accepted: BoolArray
     acceptance: DoubleArray  # the probability
-    energy_error: DoubleArray  # of the end less that of the beginning: minus the log of the ratio that is accepted by
-    divergent: BoolArray  # the density was not a number, or the path ran away
+    energy_error: DoubleArray  # of the end minus that of the start: minus the log of the acceptance ratio
+    divergent: BoolArray  # the density was NaN, or the path diverged
 
     def stats(self) -> Stats:
-        """Figures of all chains together, for a trace; the energy error is the mean size of those that are one."""
+        """Figures of all chains together, for a trace; the energy error is the mean absolute value if finite."""
         sound = np.abs(self.energy_error[~self.divergent])
         sound = sound[np.isfinite(sound)]
         return {
@@ -97,14 +98,14 @@ class Move:
 
 
 def started(start: DoubleArray, log_density: LogDensity) -> dict[str, Any]:
-    """The fields of `Chains` that have not moved yet."""
+    """The fields of `Chains` before the first move."""
     value = checked_value(log_density, start)
-    nobody, nothing = np.zeros(value.shape, np.bool_), np.zeros(value.shape)
-    return {"position": start, "log_density": value, "move": Move(nobody, nothing, nothing, nobody)}
+    no, zero = np.zeros(value.shape, np.bool_), np.zeros(value.shape)
+    return {"position": start, "log_density": value, "move": Move(no, zero, zero, no)}
 
 
 def accept(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> Move:
-    """Accept with the probability min(1, exp(-error)), and never what is divergent."""
+    """Accept with probability min(1, exp(-error)), but never a divergent move."""
     error, divergent = np.asarray(energy_error), np.asarray(divergent)
     acceptance = np.zeros(error.shape)
     acceptance[~divergent] = np.exp(-np.maximum(error[~divergent], 0.0))
@@ -113,21 +114,21 @@ def accept(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> M
 
 
 def accept_path(energy_error: DoubleArray, rng: Generator) -> Move:
-    """Accept the end of a path that should have kept its energy."""
+    """Accept or reject the end of a path by its energy error."""
     divergent = ~np.isfinite(energy_error) | (np.asarray(energy_error) > MAX_ENERGY_ERROR)
     return accept(energy_error, np.asarray(divergent), rng)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Chains:
-    """Where chains are, and how they got there."""
+    """Positions of chains and their last moves."""
 
     position: DoubleArray  # ... x D
     log_density: DoubleArray  # ...
     move: Move
 
     def after(self, move: Move, **there: DoubleArray) -> Self:
-        """The state after a move: what is there of chains that went, what was here of those that stayed."""
+        """The state after a move: the new values of accepted chains, the old ones of the others."""
         found: dict[str, Any] = {name: select(move.accepted, new, getattr(self, name)) for name, new in there.items()}
         return replace(self, **found, move=move)
 
@@ -136,7 +137,7 @@ class Chains:
 
 
 def select(accepted: BoolArray, new: DoubleArray, old: DoubleArray) -> DoubleArray:
-    """The new values of chains that went, the old ones of those that stayed."""
+    """The new values of accepted chains, the old ones of the others."""
     aligned = accepted.reshape(accepted.shape + (1,) * (np.ndim(old) - accepted.ndim))
     return np.where(aligned, new, old)
 

@@ -1,15 +1,15 @@
-"""What to ask: the items whose ratings would tell most about a user, new or old.
+"""Active learning: the items whose ratings would be most informative about a user, new or known.
 
-A rating tells something about every other item that the user may like, and how much is known before it is given (see
-`tastespace.models.factorization.gibbs.information`). Two things are chosen here: what may be asked, and what is to be
-known.
+A rating is informative about every other item that the user may like, and by how much is known before it is given (see
+`tastespace.models.factorization.gibbs.information`). Two things are chosen here: the candidates for questions, and the
+targets to learn about.
 
-What may be asked: a person can only rate what they know. The items that would tell most in theory are often ones that
-hardly any user has heard of; so the question is chosen among those most rated in training.
+Candidates: users can only rate items that they know. The most informative items in theory are often ones that
+hardly any user has heard of; so questions are chosen among the items most rated in training.
 
-What is to be known: by default the ratings of whatever they may rate, among what the filters of the request allow. An
-item counts as often as others have rated it; but where `only` names what they can be asked about, these are things that
-they know and may be expected to care for, and all count the same. The other goal is the best of their list, under the
+Targets: by default the ratings of anything the user may rate, among the items that the filters of the request allow.
+Items are weighted by their number of ratings; but if `only` gives the items to ask about, the user is assumed to know
+and care about all of them, and they have equal weights. The other goal is the best items of the user's list, under the
 same filters.
 """
 
@@ -24,15 +24,15 @@ import numpy as np
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
 from tastespace.index.search import Scan
-from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.base.posterior import Information
 from tastespace.models.base.query import Filters, Query
 from tastespace.models.base.results import ItemLists, rounded, titled
 from tastespace.models.base.top_n import best_items
+from tastespace.parameters import check_int, check_option
 
 Goal = Literal["ratings", "list"]
-AMONG = 500  # items to ask about, unless told otherwise: few people know none of a dozen of these
-RATED = 500  # most rated items that the goal "ratings" counts: more change hardly a question, and take longer
+AMONG = 500  # default number of candidates: few people know none of a dozen of these
+RATED = 500  # most rated items that the goal "ratings" counts: more hardly change the questions, and take longer
 LISTED = 50  # best items that the goal "list" counts
 
 
@@ -40,13 +40,13 @@ LISTED = 50  # best items that the goal "list" counts
 class Questions(ItemLists):
     """The items that each user should be asked to rate, in this order.
 
-    `sds` is how uncertain the ratings to be known still are, on average (root mean square), after the answers up to
-    this one: as far as it is the user who is not known, and in units of the ratings; `sd` the same before the first.
-    `reductions` is what each answer is expected to take away, as a share of the variance before the first; the
-    answers before it count as given. `cold` users had no ratings to go by: these are the questions for any user.
+    `sds` is the remaining uncertainty of the target ratings (root mean square) after the answers up to this one, as far
+    as it comes from the user, in units of the ratings; `sd` is the same before the first.
+    `reductions` is the expected reduction by each answer, as a share of the variance before the first, given the
+    answers before it. `cold` users had no known ratings: they get the default questions.
     """
 
-    sd: FloatArray  # one a user
+    sd: FloatArray  # one per user
     reductions: FloatMatrix  # users x n
     sds: FloatMatrix  # users x n
 
@@ -71,14 +71,14 @@ class Questions(ItemLists):
 
 @dataclass(frozen=True)
 class QuestionOptions:
-    """How many questions, among how many of the most rated items (None: among all), and to what end."""
+    """The number of questions, the number of most rated items to choose from (None: all), and the goal."""
 
     n: int
     among: int | None = AMONG
     goal: Goal = "ratings"
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid parameters."""
         check_int("n", self.n, least=1)
         if self.among is not None:
             check_int("among", self.among, least=1)
@@ -87,22 +87,22 @@ class QuestionOptions:
 
 @dataclass(frozen=True, eq=False)
 class QuestionSearch:
-    """Everything that the questions of a request are found by."""
+    """Everything needed to choose the questions of a request."""
 
     query: Query
     information: Information
-    filters: Filters  # what may be asked, and is to be known
-    are_listed: bool  # the filters name the items, so that all of these count the same
-    scan: Scan | None  # of all items, for the best of the list
+    filters: Filters  # of candidates and targets
+    are_listed: bool  # the filters name the items, which then have equal weights
+    scan: Scan | None  # of all items, for the goal "list"
 
     def questions(self, options: QuestionOptions, remarks: tuple[str, ...]) -> Questions:
         """The best questions, user by user."""
         query, trained = self.query, self.query.trained
         n_items, history = trained.n_items, query.people.history
-        counts = trained.by_item.counts.astype(np.float64) if len(trained) else None  # of the ratings of each item
+        counts = trained.by_item.counts.astype(np.float64) if len(trained) else None  # number of ratings of each item
         if counts is None and (options.among is not None or (options.goal == "ratings" and not self.are_listed)):
             raise InvalidParameterError(
-                "the model was saved without its ratings, so that nothing is known of popularity; expected among=None "
+                "the model was saved without its ratings, so popularity is not known; expected among=None "
                 "together with goal='list' or only, or a model saved with its ratings"
             )
         n_users, n = len(query.people), min(options.n, max(n_items, 1))
@@ -112,7 +112,7 @@ class QuestionSearch:
             best = best_items(query.belief, n_users, n_items, min(LISTED, n_items), self.filters, self.scan).items
         for user in range(n_users):
             allowed = self.filters.items_for(user, n_items)
-            if best is None:  # What they may rate next: the most rated that they have not rated.
+            if best is None:  # The most rated items that they have not rated.
                 seen = history.columns[history.offsets[user] : history.offsets[user + 1]]
                 targets = _most_rated(allowed[~np.isin(allowed, seen)], counts, RATED)
             else:

@@ -1,16 +1,16 @@
-"""Why this item: which of a user's own ratings pushed it up or down, and how much.
+"""Attribution: which of a user's own ratings raised or lowered the score of an item, and by how much.
 
 The contribution of a rating is the difference that it makes: the predicted rating of the item, less the one that would
-be predicted if the user had rated that one thing as a new user would be predicted to. Where a prediction is linear in
+be predicted if the user had given that item the rating predicted for a new user. Where a prediction is linear in
 the user's ratings, given what they rated (ALS, biases), the contributions add up exactly to the prediction less that
 for a new user. Proof: let f(y) be the prediction from ratings y, and b those of the new user. Then f(y) - f(b) =
 sum_j g_j (y_j - b_j), and replacing y_j alone by b_j changes f by g_j (y_j - b_j). Elsewhere they are effects of one
-rating at a time, and what does not add up is told as the remainder.
+rating at a time, and the difference is reported as the remainder.
 
-One prediction for each rating takes long where there are many: of a user with more than `FEW` ratings, models with
-draws take the slopes g_j at those ratings instead, all at once. For even Gaussian noise these are the same.
+One prediction per rating takes long where there are many: for a user with more than `FEW` ratings, models with
+draws take the slopes g_j at those ratings instead, all at once. For homoscedastic Gaussian noise these are the same.
 
-Where a model also has a belief about what is chosen, a second explanation beside it says what each rating adds to the
+Where a model also has a belief about choices, a second explanation gives the contribution of each rating to the
 propensity to choose an item, by the weights between items; these add up.
 """
 
@@ -30,44 +30,44 @@ from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.query import Query, known_items
 from tastespace.models.base.results import SHOWN, Table, as_entries, id_columns, plural, rounded, titled
 
-FEW = 20  # ratings that are tried out one by one
+FEW = 20  # ratings that are replaced one by one
 BLOCK_RATINGS = 1 << 21  # of histories that differ in one rating, and predictions from them, held at once
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Explanation(Table):
-    """What each of a user's ratings did for the prediction of some items.
+    """The contribution of each of a user's ratings to the predictions for some items.
 
-    `scores` are predicted ratings, not clipped; `base` what a new user would be predicted. `others` is what the
-    ratings that are not among the first `n` did together, `remainder` what does not add up (nothing, for models
+    `scores` are predicted ratings, not clipped; `base` are those for a new user. `others` is the total contribution of
+    the ratings that are not among the first `n`, `remainder` the part that does not add up (0 for models
     whose predictions are linear in a user's ratings).
     """
 
     user_id: Any
-    cold: bool  # no ratings to explain anything by
-    item_ids: pl.Series  # one an item explained
-    titles: pl.Series | None  # one an item explained
-    scores: FloatArray  # one an item explained
-    base: FloatArray  # one an item explained
-    rated_ids: pl.Series  # one a rating of the user
-    rated_titles: pl.Series | None  # one a rating
-    ratings: FloatArray  # one a rating
+    cold: bool  # there are no ratings to explain by
+    item_ids: pl.Series  # one per explained item
+    titles: pl.Series | None  # one per explained item
+    scores: FloatArray  # one per explained item
+    base: FloatArray  # one per explained item
+    rated_ids: pl.Series  # one per rating of the user
+    rated_titles: pl.Series | None  # one per rating
+    ratings: FloatArray  # one per rating
     contributions: FloatMatrix  # items x ratings
-    n: int  # how many are shown
-    are_choices: bool = False  # the ratings say how often something was chosen
-    chosen: Explanation | None = None  # the same of the propensity to choose, where the model has one
+    n: int  # number shown
+    are_choices: bool = False  # the ratings are counts of choices
+    chosen: Explanation | None = None  # the same for the propensity to choose, if the model has one
 
     def __len__(self) -> int:
         return len(self.item_ids)
 
     @property
     def noun(self) -> str:
-        """What a rating is called."""
+        """The noun for a rating."""
         return "choice" if self.are_choices else "rating"
 
     @property
     def others(self) -> FloatArray:
-        """What the ratings that are not shown did, all together."""
+        """The total contribution of the ratings that are not shown."""
         shown = [self.contributions[place, self._largest(place)].sum(dtype=np.float64) for place in range(len(self))]
         return np.asarray(self.contributions.sum(axis=1, dtype=np.float64) - shown, np.float32)
 
@@ -84,7 +84,7 @@ class Explanation(Table):
         return self._rated(largest, "item", "title", self.contributions[position, largest])
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a contribution that is shown: the item explained, its score and base, and the rating that did it."""
+        """One row per contribution shown: the explained item, its score and base, and the rating that contributes."""
         owners = np.repeat(np.arange(len(self)), min(self.n, len(self.ratings)))
         largest = np.array([self._largest(place) for place in range(len(self))], np.intp).reshape(-1)
         about = id_columns("item", self.item_ids, self.titles)
@@ -92,7 +92,7 @@ class Explanation(Table):
         return explained.hstack(self._rated(largest, "rated", "rated_title", self.contributions[owners, largest]))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: the largest contributions to each item, and what the others did."""
+        """The content for JSON: the largest contributions to each item, and the total of the others."""
         entries = [
             {
                 "item": self.item_ids[place],
@@ -140,18 +140,18 @@ class Explanation(Table):
         return "\n".join(lines)
 
     def _rated(self, which: NDArray[np.intp], item: str, title: str, contributions: FloatArray) -> pl.DataFrame:
-        """Ratings of the user, with what they did."""
+        """Ratings of the user, with their contributions."""
         columns = id_columns(item, self.rated_ids, self.rated_titles, title)
         rated = pl.DataFrame(columns | {"rating": self.ratings})[which]
         return rated.with_columns(contribution=pl.Series(contributions))
 
     def _largest(self, place: int) -> NDArray[np.intp]:
-        """The ratings that are shown, largest contribution first whatever its sign."""
+        """The ratings that are shown, by absolute contribution, largest first."""
         return np.argsort(-np.abs(self.contributions[place]), kind="stable")[: self.n]
 
 
 def times(count: float) -> str:
-    """How often something was chosen, in words; a count may be a weight that stands for it."""
+    """How often an item was chosen, in words; a count may be a weight instead."""
     if count == 1:
         return "once"
     return f"{count:.0f} times" if count == round(count) else f"with a weight of {count:.3g}"
@@ -160,8 +160,8 @@ def times(count: float) -> str:
 def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Explanation:
     """The explanation of these items, which the model must know, for the one user of a query.
 
-    `instead` is what each rating is compared with: None for what a new user would be predicted to rate, 0 where it says
-    that something was not chosen.
+    `instead` is the value that each rating is compared with: None for the prediction for a new user, 0 where that means
+    not chosen.
     """
     ratings, rated = query.trained, query.people.history
     rows, has_titles = known_items(ratings, items), ratings.item_titles is not None
@@ -189,9 +189,9 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
 
 
 def contributions(query: Query, items: IntArray, instead: float | None) -> tuple[FloatArray, FloatArray, FloatMatrix]:
-    """The score of each item for the one user of a query, that for a new user, and items x ratings."""
+    """The score of each item for the one user of a query, that for a new user, and contributions, items x ratings."""
     posterior, belief, people, threads = query.posterior, query.belief, query.people, query.threads
-    stranger, rated = posterior.believe(People.nobody(), 1), people.history
+    stranger, rated = posterior.believe(People.without_ratings(), 1), people.history
     base, n_rated = stranger.mean(Pairs.of_one(0, items)), len(rated.columns)
     usual = stranger.mean(Pairs.of_one(0, rated.columns)) if instead is None else np.full(n_rated, instead, np.float32)
     scores = belief.mean(Pairs.of_one(0, items))
@@ -202,7 +202,7 @@ def contributions(query: Query, items: IntArray, instead: float | None) -> tuple
     for replaced in row_blocks(n_rated, max(n_rated, len(items)), BLOCK_RATINGS):
         n = len(replaced)
         seen = None if people.trained is None else people.trained.take(np.zeros(n, np.int32))
-        changed = posterior.believe(People.strangers(_with_one_replaced(rated, usual, replaced), seen), threads)
+        changed = posterior.believe(People.new_users(_with_one_replaced(rated, usual, replaced), seen), threads)
         without = changed.mean(Pairs(np.repeat(np.arange(n, dtype=np.int32), len(items)), np.tile(items, n)))
         effects[:, replaced] = scores[:, None] - without.reshape(n, len(items)).T
     return scores, base, effects

@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,13 @@ import numpy as np
 import polars as pl
 
 from tastespace import storage, threads
+from tastespace.data.attributes import Attributes
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError, TastespaceError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import pairs_of
 from tastespace.models.base.resuming import described
+from tastespace.models.base.rules import Effects, Rules
 from tastespace.progress import Observer, Progress
 from tastespace.version import __version__
 
@@ -40,28 +42,49 @@ PHASE = "lists"
 def recommend_all(
     recommender: Recommender, out: Path | None, observer: Observer, options: Mapping[str, Any]
 ) -> tuple[pl.DataFrame | None, tuple[str, ...]]:
-    """The lists of all training users, or None where they are in a file; and what whoever asked should know."""
+    """The lists of all training users, or None where they are in a file; and remarks about them."""
     asked, users = copy.copy(recommender), recommender.ratings_.users.ids
     remarks: dict[str, None] = {}
     asked.threads = 1
     asked.__dict__["_tell"] = lambda told: remarks.update(dict.fromkeys(told))  # once for all batches, at the end
 
-    def lists(batch: int) -> pl.DataFrame:
-        return asked.recommend(users[batch * BATCH : (batch + 1) * BATCH], **options).to_polars()
+    step = min(BATCH, recommender.posterior_.people_at_once or BATCH)
+
+    def lists(batch: int) -> tuple[pl.DataFrame, Effects]:
+        some = users[batch * BATCH : (batch + 1) * BATCH]
+        parts = [asked.recommend(some[first : first + step], **options) for first in range(0, len(some), step)]
+        effects = Effects()
+        for part in parts:
+            effects.update(part.effects or {})
+        return pl.concat([part.to_polars() for part in parts]), effects
+
+    def said(effects: Iterable[Effects]) -> tuple[str, ...]:
+        """What to know about the lists, with what the rules did to all of them."""
+        ratings, total = recommender.ratings_, Effects()
+        for each in effects:
+            total.update(each)
+        rules = Rules.of(options["rules"], options["shown"], ratings, lambda: Attributes(ratings), options["n"])
+        return (*remarks, *(() if rules is None else rules.remarks(total, len(users))))
 
     n_batches = -(-len(users) // BATCH)
     if out is None:
-        frames: dict[int, pl.DataFrame] = {}
-        _work(recommender, range(n_batches), len(users), observer, lambda batch: frames.update({batch: lists(batch)}))
-        return pl.concat([frames[batch] for batch in range(n_batches)]), tuple(remarks)
+        made: dict[int, tuple[pl.DataFrame, Effects]] = {}
+        _work(recommender, range(n_batches), len(users), observer, lambda batch: made.update({batch: lists(batch)}))
+        return pl.concat([made[batch][0] for batch in range(n_batches)]), said(each for _, each in made.values())
     parts = out.with_name(f"{out.name}.parts")
     files = [parts / f"{batch:08d}.parquet" for batch in range(n_batches)]
 
     def write(batch: int) -> None:
+        frame, effects = lists(batch)
         packed = io.BytesIO()
-        lists(batch).write_parquet(packed)
-        with storage.replace_file(files[batch]) as stream:
+        frame.write_parquet(packed)
+        with storage.replace_file(files[batch].with_suffix(".json")) as stream:
+            stream.write(json.dumps([[*key, n] for key, n in effects.items()]).encode())
+        with storage.replace_file(files[batch]) as stream:  # The last: a part with this file is finished.
             stream.write(packed.getbuffer())
+
+    def written(file: Path) -> Effects:
+        return Effects({(place, what): n for place, what, n in json.loads(file.with_suffix(".json").read_text())})
 
     try:
         lock = _begin(out, parts, _run_of(recommender, options))
@@ -71,6 +94,7 @@ def recommend_all(
             _work(recommender, missing, len(users), observer, write)
             with storage.replace_file(out) as stream:
                 pl.scan_parquet(files).sink_parquet(Path(stream.name))
+            found = said([written(file) for file in files])
         finally:
             lock.release()
         shutil.rmtree(parts)
@@ -83,7 +107,7 @@ def recommend_all(
             expected=f"a folder with enough room that can be written; finished parts stay in {parts}: run the same "
             "again to continue",
         ) from error
-    return None, tuple(remarks)
+    return None, found
 
 
 def _work(

@@ -1,13 +1,13 @@
-"""How a belief becomes a ranking: by what is expected, or by how sure it is.
+"""Policies: how a belief becomes a ranking, by expectation or with regard to uncertainty.
 
-best       what the model orders by: the expected rating, or for `Joint` what is chosen and liked
+best       the order of the model: by the expected rating, or for `Joint` by choosing and liking
 rating     the expected rating
-cautious   mean - c sd: rather something that is surely good
-curious    mean + c sd: rather something that may turn out very good, and teaches more
-likely     P(rating >= at_least)
-thompson   one draw from the posterior: what could well be the truth, another one for every request
+cautious   mean - c sd, a lower bound: prefers items that are certain to be good
+curious    mean + c sd, an upper bound: prefers items that may be very good, and are informative
+likely     P(rating >= at_least), or P(liked)
+thompson   one draw from the posterior, another one for every request
 
-Where a model has a belief about choices, too, the score is C P(liked)^weight, with P(liked) = P(rating >= liked_from).
+Where a model also has a belief about choices, the score is C P(liked)^weight, with P(liked) = P(rating >= liked_from).
 Then "cautious" and "curious" take P(rating -+ c sd >= liked_from) in its place, "thompson" that of one draw, and
 "likely" orders by P(liked) alone. Candidates are the best by score.
 """
@@ -26,35 +26,35 @@ from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.kinds import level_names
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.posterior import Belief, Pairs, ScoreUncertainty
 from tastespace.models.base.query import Filters
+from tastespace.parameters import check_int, check_number
 from tastespace.settings import Settings, settings_of
 
-MOST_SDS = 1e6  # far beyond what makes a difference, and what single precision can hold
-RngOf = Callable[[int], Generator]  # of a user of the belief
+MOST_SDS = 1e6  # far beyond any effect, and within single precision
+RngOf = Callable[[int], Generator]  # for a user of the belief
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Users (rows of a belief), and for each of them the items that are to be scored."""
+    """Users (rows of a belief), and for each of them the items to score."""
 
     users: IntArray
     items: IntArray  # users x items; -1 for none
-    are_all: bool = False  # every item there is, in order
+    are_all: bool = False  # all items, in order
 
     @classmethod
     def of(cls, items: IntArray) -> Candidates:
-        """Of all users of a belief, a row each."""
+        """All items for all users of a belief, one row each."""
         return cls(np.arange(len(items), dtype=np.int32), items)
 
     def pairs(self) -> Pairs:
-        """One a user and item."""
+        """The pairs, one per user and item."""
         there = self.items >= 0
         return Pairs(np.repeat(self.users, there.sum(axis=1)), self.items[there])
 
     def shaped(self, values: NDArray[Any], nothing: float = -np.inf) -> FloatMatrix:
-        """Values of the pairs in rows; minus infinity, or something else, where there is no item."""
+        """Values of the pairs in rows; minus infinity, or another value, where there is no item."""
         scores = np.full((*self.items.shape, *values.shape[1:]), nothing, np.float32)
         scores[self.items >= 0] = values
         return scores
@@ -62,7 +62,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Best(Settings):
-    """Best first by what the model orders by: the default."""
+    """The order of the model, best first: the default."""
 
     name: ClassVar[str] = "best"
 
@@ -74,7 +74,7 @@ class Rating(Settings):
     name: ClassVar[str] = "rating"
 
 
-Mean = Rating  # its first name
+Mean = Rating  # its former name
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,10 @@ class Curious(Cautious):
 
 @dataclass(frozen=True)
 class Likely(Settings):
-    """By the probability that a rating is at least so high; None for the mean of the training ratings."""
+    """By the probability that a rating is at least this high; None for the threshold from which the user likes an item.
+
+    This threshold is the mean of their own ratings, shrunk to that of all (`tastespace.data.kinds.liked_from`).
+    """
 
     name: ClassVar[str] = "likely"
     at_least: float | None = None
@@ -118,23 +121,23 @@ class Likely(Settings):
     def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
         if (chosen := belief.chosen) is not None and self.at_least is None:
             pairs = some.pairs()
-            # Where probabilities are equal, the score decides.
+            # Ties are broken by the score.
             return some.shaped(chosen.liked(pairs) + 1e-6 * belief.listed(pairs))
-        threshold = uncertainty.usual_rating if self.at_least is None else self.at_least
         low, high = uncertainty.rating_range
-        if threshold > high or (threshold <= low < high):
+        if self.at_least is not None and (self.at_least > high or (self.at_least <= low < high)):
             raise InvalidParameterError(
-                f"at_least is {threshold:g}, and ratings go from {low:g} to {high:g}; expected above {low:g}, at most "
-                f"{high:g}"
+                f"at_least is {self.at_least:g}, but ratings go from {low:g} to {high:g}; expected above {low:g}, at "
+                f"most {high:g}"
             )
+        thresholds = uncertainty.liked_from if self.at_least is None else np.full(len(belief), self.at_least)
         scores = np.full(some.items.shape, -np.inf, np.float32)
-        for place, user in enumerate(some.users):  # One at a time: the whole distribution of every rating is looked at.
+        for place, user in enumerate(some.users):  # One at a time: this takes the whole distribution of every rating.
             there = np.flatnonzero(some.items[place] >= 0)
             items = some.items[place, there]
             predictive = belief.predictive(Pairs.of_one(int(user), items))
-            assert predictive is not None  # Whoever knows how uncertain scores are knows it of ratings.
-            chances = predictive.rating.at_least(threshold).astype(np.float32)
-            # Positions, not probabilities: where these are equal, as near 0 and 1, the mean decides.
+            assert predictive is not None  # A belief with uncertain scores has predictive distributions.
+            chances = predictive.rating.at_least(thresholds[user]).astype(np.float32)
+            # Ranks, not probabilities: ties, as near 0 and 1, are broken by the mean.
             order = np.lexsort((items, -predictive.belief.mean(), -chances))
             scores[place, there[order]] = np.arange(len(items), 0, -1)
         return scores
@@ -173,7 +176,7 @@ POLICIES: dict[str, type[Policy]] = {
 
 @dataclass(frozen=True, eq=False)
 class PolicyScores:
-    """The scores of a policy, as the search for the best items takes them."""
+    """The scores of a policy, as a function for the search for the best items."""
 
     policy: Cautious | Curious | Likely | Thompson
     belief: Belief
@@ -186,38 +189,38 @@ class PolicyScores:
         return self.of(Candidates(rows, every, are_all=True))
 
     def of(self, some: Candidates) -> FloatMatrix:
-        """Of some items of each user; minus infinity where there is none."""
+        """The scores of some items of each user; minus infinity where there is none."""
         return self.policy.scores(self.belief, self.uncertainty, some, self.rng_of)
 
 
 def policy_of(asked: Policy | str) -> Policy:
-    """Return the policy meant: itself, a name, or a name with its parameter, such as ``cautious:c=2``."""
+    """Return a policy, given itself, a name, or a name with its parameter, such as ``cautious:c=2``."""
     found: Policy = settings_of(asked, POLICIES, "policy", Policy)
     return found
 
 
-DRAWS = 100  # from the posterior, for each user: a probability is known to 0.05 at worst
+DRAWS = 100  # from the posterior, per user: a probability has a standard error of at most 0.05
 COVERAGE = 0.9  # of the intervals
 
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """How sure the entries of lists are, users x n each; NaN where there is no item."""
+    """The uncertainty of the entries of lists, users x n each; NaN where there is no item."""
 
     belief_sd: FloatMatrix  # of the expected rating
     rating_sd: FloatMatrix  # of a single rating
     low: FloatMatrix  # a rating lies between low and high with a probability of 90 %
     high: FloatMatrix
-    # That the item is one of the user's true best n by rating, out of all that were allowed; None if not asked for.
+    # That the item is one of the user's true best n by rating, out of all that were allowed; None if not requested.
     top_n_probability: FloatMatrix | None = None
-    # Where a model has a belief about choices: what the user would rate it, that it is among the next choices, and that
-    # it is rated at least `liked_from`, one figure a user.
+    # Where a model has a belief about choices: the expected rating, the probability of being among the next choices,
+    # and that of a rating of at least `liked_from`, one threshold per user.
     expected_rating: FloatMatrix | None = None
     chosen_probability: FloatMatrix | None = None
     liked_probability: FloatMatrix | None = None
     liked_from: DoubleArray | None = None
     base_rate: float | None = None  # of choices, averaged over all items
-    levels: DoubleArray | None = None  # what ratings can be, ascending; None for a continuous scale
+    levels: DoubleArray | None = None  # the possible ratings, ascending; None for a continuous scale
     level_probabilities: FloatArray | None = None  # users x n x levels
 
     NAMES: ClassVar = (
@@ -226,7 +229,7 @@ class Uncertainty:
     )
 
     def take(self, users: Any) -> Uncertainty:
-        """Of some users."""
+        """The uncertainty of some users."""
         parts = {name: getattr(self, name) for name in (*self.NAMES, "liked_from", "level_probabilities")}
         return replace(self, **{name: part[users] for name, part in parts.items() if part is not None})
 
@@ -240,12 +243,12 @@ class Uncertainty:
 
 
 def level_columns(levels: DoubleArray | None, probabilities: NDArray[Any]) -> dict[str, Any]:
-    """How likely each level is, a column each: `p_1`, `p_2` and so on."""
+    """The probability of each level, one column each: `p_1`, `p_2` and so on."""
     return {f"p_{name}": probabilities[:, place] for place, name in enumerate(level_names(levels))}
 
 
 def uncertainty_of(belief: Belief, item_rows: IntArray) -> Uncertainty | None:
-    """How sure each user's items are (one row each, -1 for none); None for a model that does not know."""
+    """The uncertainty of each user's items (one row each, -1 for none); None for a model that provides none."""
     some = Candidates.of(item_rows)
     pairs = some.pairs()
     predictive = belief.predictive(pairs)
@@ -258,9 +261,10 @@ def uncertainty_of(belief: Belief, item_rows: IntArray) -> Uncertainty | None:
     found = Uncertainty(belief_sd, rating_sd, low, high, levels=rating.levels, level_probabilities=levels)
     if (chosen := belief.chosen) is None:
         return found
+    expected = np.clip(predictive.belief.mean(), *belief.uncertainty.rating_range)  # as in `predict`
     return replace(
         found,
-        expected_rating=some.shaped(predictive.belief.mean(), np.nan),
+        expected_rating=some.shaped(expected, np.nan),
         chosen_probability=some.shaped(chosen.probabilities(pairs), np.nan),
         liked_probability=some.shaped(rating.at_least(chosen.liked_from[pairs.rows]), np.nan),
         liked_from=chosen.liked_from,

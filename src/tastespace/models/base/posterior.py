@@ -1,7 +1,7 @@
-"""What inference concluded, and the one way of asking it: `posterior.believe(people, threads)` gives a `Belief`.
+"""The result of inference, and its one interface: `posterior.believe(people, threads)` gives a `Belief`.
 
-Parts that not every model has are values that are there or None: item vectors and embeddings of a posterior;
-uncertainty, queries, information and influence of a belief. What a model can do follows from them (`abilities_of`).
+Parts that not every model has are None where they are missing: item vectors and embeddings of a posterior;
+uncertainty, queries, information and influence of a belief. The abilities of a model follow from them (`abilities_of`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK_SCORES = 1 << 22  # scores held at once: 16 MB, whatever the numbers of us
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of people (rows of a belief) and items (-1 for one never seen), and when they meet, where that is known."""
+    """Pairs of people (rows of a belief) and items (-1 for an unknown one), with their times if these are known."""
 
     rows: IntArray
     items: IntArray
@@ -35,49 +35,49 @@ class Pairs:
 
     @classmethod
     def of_one(cls, row: int, items: IntArray) -> Pairs:
-        """One of the people, and each of these items."""
+        """One person, paired with each of these items."""
         return cls(np.full(len(items), row, np.int32), items)
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Who is asked about: users of the training ratings, and new users."""
+    """The people of a query: users of the training ratings, and new users."""
 
     rows: IntArray  # in training, -1 for a new user
     history: CSR  # every rating that counts for them now, with times where they are known
-    trained: CSR | None  # those of the history that the posterior has seen; None for none of them
-    is_new: BoolArray  # whose history differs from what training saw of them: they have to be folded in
-    features: FloatMatrix | None = None  # what else is known of each, a row each
+    trained: CSR | None  # the part of the history that the posterior has seen; None for none of it
+    is_new: BoolArray  # their history differs from the training ratings: they have to be folded in
+    features: FloatMatrix | None = None  # further information on each person, one row each
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
     def known(cls, rows: IntArray, ratings: CSR) -> People:
-        """Users as training left them; `ratings` are all training ratings by user, or none."""
+        """Users as they were in training; `ratings` are all training ratings by user, or none."""
         history = ratings.take(rows if len(ratings.columns) else np.full(len(rows), -1, np.int32))
         return cls(rows, history, history, np.zeros(len(rows), np.bool_))
 
     @classmethod
-    def strangers(cls, history: CSR, trained: CSR | None = None) -> People:
-        """People who are known by these ratings alone, of which the posterior may have seen some."""
+    def new_users(cls, history: CSR, trained: CSR | None = None) -> People:
+        """New users with these ratings, some of which the posterior may have seen."""
         n = len(history)
         return cls(np.full(n, -1, np.int32), history, trained, np.ones(n, np.bool_))
 
     @classmethod
-    def nobody(cls) -> People:
-        """One person without any ratings."""
+    def without_ratings(cls) -> People:
+        """One new user without any ratings."""
         return cls.known(np.array([-1], np.int32), CSR.empty(1))
 
     @property
     def cold(self) -> BoolArray:
-        """Who has nothing to go by."""
+        """Which people have no known ratings."""
         return np.asarray((self.rows < 0) & (self.history.counts == 0))
 
 
 @dataclass(frozen=True, eq=False)
 class PredictiveDistribution:
-    """What pairs of users and items would be rated: the expected rating, as far as it is known, and a rating."""
+    """The distributions of pairs of users and items: of the expected rating, and of a single rating."""
 
     belief: ExpectedRating
     rating: RatingDistribution
@@ -87,9 +87,9 @@ class PredictiveDistribution:
 class Queries:
     """Scores that are inner products: score = query . item vector + offset, which an index can search."""
 
-    vectors: FloatMatrix  # one row a person
-    offsets: FloatArray  # one a person
-    items: Callable[[], FloatMatrix]  # gives one row an item: made when every item is looked at without an index
+    vectors: FloatMatrix  # one row per person
+    offsets: FloatArray  # one per person
+    items: Callable[[], FloatMatrix]  # returns one row per item, made when all items are scored without an index
 
     def scores(self, rows: IntArray) -> FloatMatrix:
         return np.asarray(self.vectors[rows] @ self.items().T + self.offsets[rows, None])
@@ -104,11 +104,11 @@ class Queries:
 
 
 class ScoreUncertainty(Protocol):
-    """How uncertain the scores of a belief are."""
+    """The uncertainty of the scores of a belief."""
 
     @property
-    def usual_rating(self) -> float:
-        """The mean of the training ratings: what a good item should reach, unless told otherwise."""
+    def liked_from(self) -> DoubleArray:
+        """The lowest rating of an item that each person likes: the default threshold of a good item."""
 
     @property
     def rating_range(self) -> tuple[float, float]:
@@ -122,25 +122,25 @@ class ScoreUncertainty(Protocol):
         """The expected rating of each pair, and the standard deviation of the belief about it; items are known."""
 
     def draw_scores(self, row: int, n: int, rng: Generator, items: IntArray | None = None) -> FloatMatrix:
-        """What items (None: all) would score for a person in n draws from the posterior, evenly over what is kept."""
+        """The scores of items (None: all) for a person in n draws from the posterior, evenly spaced over kept ones."""
 
     def draw_queries(self, row: int, n: int, rng: Generator) -> tuple[FloatMatrix, FloatArray]:
-        """The query vectors and offsets of n draws: those whose scores `draw_scores` gives with the same numbers."""
+        """The query vectors and offsets of n draws, which give the scores of `draw_scores` with the same numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Inquiry:
-    """What to ask a user, one question after the other, and how much less uncertain the answers leave the targets."""
+    """The questions to ask a user, in order, and the reduction of the targets' uncertainty by the answers."""
 
     items: IntArray
-    reductions: DoubleArray  # of the targets' mean variance, a question each; in squared units of ratings
+    reductions: DoubleArray  # of the targets' mean variance, one per question; in squared units of ratings
     variance: float  # before the first
 
 
 class Choices(Protocol):
-    """What people would choose, and what is liked of it: where a model has a belief about both.
+    """Beliefs about both choosing and liking, where a model has them.
 
-    The score of an item is that of choosing it and of liking it, combined.
+    The score of an item combines the propensity to choose it with the probability of liking it.
     """
 
     @property
@@ -149,46 +149,57 @@ class Choices(Protocol):
 
     @property
     def liked_from(self) -> DoubleArray:
-        """What each person has to rate something to have liked it."""
+        """The lowest rating of an item that each person likes."""
 
     def probabilities(self, pairs: Pairs) -> FloatArray:
-        """How likely each item is among the next choices of a person."""
+        """The probability that each item is among the next choices of a person."""
+
+    @property
+    def bounds(self) -> Callable[[IntArray], FloatMatrix] | None:
+        """Upper bounds of the scores of people, whatever the probability of liking; None where only liking counts.
+
+        One row per person and one column per item; the caller may write into it.
+        """
+
+    @property
+    def queries_of_choices(self) -> Queries | None:
+        """The people as vectors whose products with the posterior's `item_vectors` approximate `bounds`; or None."""
 
     def liked(self, pairs: Pairs, sds: float = 0.0) -> DoubleArray:
-        """How likely each rating is to be at least `liked_from`, if the expected one were so many sds higher."""
+        """The probability of a rating of at least `liked_from`, the mean being shifted by some sds of the belief."""
 
     def choice_contributions(self, row: int, items: IntArray) -> FloatMatrix:
-        """What each rating of a person adds to the propensity to choose items, items x ratings: they add up."""
+        """The contribution of each rating of a person to the propensity to choose items; items x ratings."""
 
     def scored(self, pairs: Pairs, liked: DoubleArray) -> FloatArray:
-        """What lists are ordered by, given how likely each item is to be liked."""
+        """The scores that lists are ordered by, given the probability that each item is liked."""
 
     def drawn_liked(self, row: int, items: IntArray, rng: Generator) -> DoubleArray:
-        """How likely items are to be liked by one person, in one draw from the posterior."""
+        """The probability that one person likes each item, in one draw from the posterior."""
 
 
 class Information(Protocol):
-    """How much an answer would tell, which is known before it is given."""
+    """The expected information of an answer, which is known before it is given."""
 
     def inquire(self, row: int, askable: IntArray, targets: IntArray, importance: DoubleArray, n: int) -> Inquiry:
-        """Up to n of the askable items, whose ratings lower the variance of the targets' scores most.
+        """Up to n of the askable items whose ratings reduce the variance of the targets' scores most.
 
-        `importance` is what each target counts, 1 together; of equally good questions the first is asked.
+        `importance` are the weights of the targets, which sum to 1; the first of equally good questions is asked.
         """
 
 
 class Influence(Protocol):
-    """What all ratings of a person did, known at once and not rating by rating."""
+    """The influence of all ratings of a person, computed at once and not rating by rating."""
 
     def influences(self, item_rows: IntArray) -> FloatMatrix:
-        """What a unit more of each rating of the first person would add to the expected ratings; items x ratings.
+        """The derivatives of the expected ratings by each rating of the first person; items x ratings.
 
         Exact where these are linear in the ratings; else the effect of a small change.
         """
 
 
 class Belief(ABC):
-    """What a posterior says of some people (rows 0..n-1 of the belief) and of every item.
+    """What a posterior says about some people (rows 0..n-1 of the belief) and all items.
 
     A subclass writes `__len__`, `mean`, and either `queries` or `scores`. Every other part is None where a model does
     not have it.
@@ -202,64 +213,67 @@ class Belief(ABC):
         """The expected rating of each pair."""
 
     def scores(self, rows: IntArray) -> FloatMatrix:
-        """What lists are ordered by: one row a person and one column an item; the caller may write into it."""
+        """The scores that lists are ordered by: one row per person, one column per item; callers may write into it."""
         if self.queries is None:
             raise NotImplementedError(f"{type(self).__name__} has neither scores nor queries")
         return self.queries.scores(rows)
 
     def predictive(self, pairs: Pairs) -> PredictiveDistribution | None:
-        """What each pair would be rated, with all uncertainty; None for a model that predicts a point."""
+        """The predictive distribution of each pair; None for a model that provides no uncertainty."""
         return None
+
+    def prepare(self) -> None:  # noqa: B027  # Most have nothing to prepare.
+        """Compute in advance the uncertainties that will be needed, if they fit in memory."""
 
     @property
     def is_latent(self) -> bool:
-        """Whether scores are no ratings, which follow from them and not as a straight line.
+        """Whether ratings are a nonlinear function of scores.
 
-        Items are searched by score. What is shown, and decides between the best found, is what `listed` gives.
+        Items are searched by score. The best found are then shown with, and ordered by, what `listed` returns.
         """
         return False
 
     def listed(self, pairs: Pairs) -> FloatArray:
-        """What is shown of items found by score, and decides between them: the expected rating."""
+        """The values by which items found by score are shown and ordered: the expected ratings."""
         return self.mean(pairs)
 
     @property
     def queries(self) -> Queries | None:
-        """The people as vectors, where scores are inner products with the posterior's `item_vectors`."""
+        """The people as vectors, if scores are inner products with the posterior's `item_vectors`."""
         return None
 
     @property
     def embeddings(self) -> FloatMatrix | None:
-        """The people as points, a row each, in the same dimensions as the posterior's `embeddings` of items."""
+        """The people as points, one row each, in the same dimensions as the posterior's `embeddings` of items."""
         return None
 
     @property
     def uncertainty(self) -> ScoreUncertainty | None:
-        """How uncertain scores are."""
+        """The uncertainty of scores."""
         return None
 
     @property
     def chosen(self) -> Choices | None:
-        """What people would choose."""
+        """The belief about choices."""
         return None
 
     @property
     def rated(self) -> Belief:
-        """The belief about ratings alone: that of a model that has no other."""
+        """The belief about ratings alone: the belief itself, for a model that has no other."""
         return self
 
     @property
     def information(self) -> Information | None:
-        """What an answer would tell."""
+        """The information of answers."""
         return None
 
     @property
     def influence(self) -> Influence | None:
-        """What each rating did."""
+        """The influence of ratings."""
         return None
 
-    # How similar people (rows of the belief) and training users are, in a way of the model's own: from -1 to 1, one
-    # row a person and one column a training user; 0 is nothing in common, and the caller may write into it.
+    # Similarity of people (rows of the belief) and training users, for models with their own: from -1 to 1, one row
+    # per person and one column per training user; 0 is nothing in common, and the caller may write into it.
     user_similarities: Callable[[IntArray], FloatMatrix] | None = None
 
 
@@ -268,31 +282,52 @@ class Posterior(ABC):
 
     keeps_users: ClassVar[bool] = True  # False where users are known by their ratings alone, which are not saved here
 
+    @property
+    def people_at_once(self) -> int | None:
+        """The number of people whose beliefs fit in memory at once; None where it does not matter."""
+        return None
+
     @abstractmethod
     def believe(self, people: People, threads: int) -> Belief:
-        """What is believed of these people: as training left them, or folded in where their history is new."""
+        """The belief about these people: as they were in training, or folded in where their history is new."""
 
     @abstractmethod
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """All that must be saved."""
+        """All arrays that must be saved."""
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The same posterior from what was saved."""
+        """The same posterior from the saved arrays."""
 
     @property
     def item_vectors(self) -> FloatMatrix | None:
-        """What an index is built over, one row an item, where scores are inner products."""
+        """The vectors that an index is built over, one row per item, if scores are inner products.
+
+        Where there is a belief about choices, its candidates are found by these.
+        """
         return None
 
     @property
-    def embeddings(self) -> FloatMatrix | None:
-        """Items as points of a taste space, one row each: similar where they lie in one direction.
+    def no_index(self) -> str:
+        """Why there are no item vectors, and what to do."""
+        return (
+            "has no item vectors, so no index can be built; expected a model that scores by inner products, "
+            "such as ALS, BPMF or ImplicitALS"
+        )
 
-        They have the factors only. A bias says how much is thought of a thing, not of what kind it is.
+    @property
+    def embeddings(self) -> FloatMatrix | None:
+        """Items as points of a taste space, one row each: similar if they have similar directions.
+
+        They have the factors only: a bias is about the quality of an item, not about its kind.
         """
         return None
+
+    @property
+    def rated(self) -> Posterior:
+        """The posterior of ratings alone, which a belief's `rated` uses."""
+        return self
 
     @property
     def rating_range(self) -> tuple[float, float] | None:
@@ -301,29 +336,36 @@ class Posterior(ABC):
 
     @property
     def levels(self) -> DoubleArray | None:
-        """Those that ratings can be; None for numbers."""
+        """The possible ratings; None for a continuous scale."""
         return None
 
     @property
     def history_levels(self) -> DoubleArray | None:
-        """Those that ratings of a history have to be; None for any numbers."""
+        """The values allowed for ratings of a history; None for any numbers."""
         return None
 
-    # The items as factors and biases in units of ratings, which another fit can begin from (`resuming.ItemPoints`).
+    def rough_summaries(self, panels: FloatArray) -> Callable[[Any, IntArray], tuple[FloatMatrix, FloatMatrix]] | None:
+        """Return a fast function for the expected ratings of all items and rough sds; None if there is none.
+
+        It takes a belief of this posterior and some of its rows. `panels` are the item vectors as a scan takes them.
+        """
+        return None
+
+    # The items as factors and biases in units of ratings, which another fit can start from (`resuming.ItemPoints`).
     item_points: Callable[[], Any] | None = None
-    # How similar items are, in a way of the model's own: from -1 to 1, one row an item asked about and one column an
+    # Similarity of items, for models with their own: from -1 to 1, one row per requested item and one column per
     # item. 0 is nothing in common: such an item is not listed as similar. The caller may write into it.
     item_similarities: Callable[[IntArray, int], FloatMatrix] | None = None
 
 
 class Scored(Protocol):
-    """Whatever scores every item for some people at a time: a belief, or what changes its scores."""
+    """Anything that scores all items for some people at a time: a belief, or a change of its scores."""
 
     def scores(self, rows: IntArray) -> FloatMatrix: ...
 
 
 def score_blocks(scored: Scored, n_people: int, n_items: int) -> Iterator[tuple[IntArray, FloatMatrix]]:
-    """The scores of every item, some people (rows of the belief) at a time, so that memory stays bounded."""
+    """The scores of all items, a block of people (rows of the belief) at a time, so that memory stays bounded."""
     if isinstance(scored, Belief):
         scored = scored.queries or scored
     if isinstance(scored, Queries):  # Its item vectors are made once for all blocks.
@@ -334,8 +376,8 @@ def score_blocks(scored: Scored, n_people: int, n_items: int) -> Iterator[tuple[
 
 
 def abilities_of(posterior: Posterior) -> dict[str, bool]:
-    """What a model can do, from the parts that it has: for JSON and messages."""
-    belief = posterior.believe(People.nobody(), 1)
+    """The abilities of a model, from the parts that it has: for JSON and messages."""
+    belief = posterior.believe(People.without_ratings(), 1)
     has_embeddings = posterior.embeddings is not None
     return {
         "uncertainty": belief.uncertainty is not None,

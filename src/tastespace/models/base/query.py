@@ -1,4 +1,4 @@
-"""A query: who is asked about, what they are known to have rated, in training and since, and what may be shown."""
+"""A query: the users, their ratings in training and since, and the items that may be shown."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from tastespace.errors import DataError, InvalidParameterError, UnknownIdError, 
 from tastespace.index.search import Excluded
 from tastespace.models.base.posterior import Belief, People, Posterior
 
-# Ratings of any users, {item: rating} of one, or the items that one chose.
+# Ratings of any users, {item: rating} of one, or the items that one user chose.
 History = Ratings | Mapping[Any, float] | Sequence[Any]
-Remarks = tuple[str, ...]  # what whoever asks should know, in sentences
+Remarks = tuple[str, ...]  # notes for the caller, in sentences
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """The users of one request, with all that answers about them start from."""
+    """The users of one request, with everything that answers about them are based on."""
 
     trained: Ratings
     posterior: Posterior
     seed: int  # of the model
-    users: pl.Series  # in the order they were asked about; one may be there twice
-    each: Vocabulary  # the same users, each once: those that a belief is about
-    positions: IntArray  # where each of the users is among them
+    users: pl.Series  # in the requested order; a user may occur twice
+    each: Vocabulary  # the same users, each once: the people of the belief
+    positions: IntArray  # position of each of the users among them
     people: People
     threads: int
     remarks: Remarks = ()
 
     @property
     def belief(self) -> Belief:
-        """What is believed of the people: concluded once, when it is first needed."""
+        """The belief about the people, computed once on first use."""
         found: Belief | None = self.__dict__.get("_belief")
         if found is None:
             found = self.__dict__["_belief"] = self.posterior.believe(self.people, self.threads)
@@ -51,23 +51,23 @@ class Query:
 
     @property
     def cold(self) -> BoolArray:
-        """Who has nothing to go by: also those whose ratings the model would need, and was saved without."""
+        """Users without known ratings, including those whose ratings the model would need but was saved without."""
         has_nothing = np.diff(self.people.history.offsets) == 0
         is_unknown = not self.posterior.keeps_users and not len(self.trained.values)
         return np.asarray(has_nothing if is_unknown else (self.people.rows < 0) & has_nothing)
 
     def columns_of(self, items: IntArray) -> dict[str, Any]:
-        """What lists of items, a row for each of the people, show of users and items: one list a user asked about."""
+        """The columns of users and items for lists of items, one row per person: one list per requested user."""
         rows, trained = items[self.positions], self.trained
         titles = None if trained.item_titles is None else trained.title_of(rows.reshape(-1))
         of_items = {"item_rows": rows, "item_ids": trained.items.at(rows.reshape(-1)), "titles": titles}
         return {"user_ids": self.users, "cold": self.cold[self.positions], **of_items}
 
     def rng_of(self, *purpose: object) -> Callable[[int], Generator]:
-        """Random numbers of each user: the same for the same model, user and purpose."""
+        """A random generator for each user: the same for the same model, user and purpose."""
 
         def generator(user: int) -> Generator:
-            row = int(self.people.rows[user])  # By their own ids: typed at a terminal, 7 is a text.
+            row = int(self.people.rows[user])  # By their own ids: an id typed at a terminal is a text.
             known = self.each.ids[user] if row < 0 else self.trained.users.ids[row]
             return randomness.derive(self.seed, *purpose, known)
 
@@ -76,22 +76,22 @@ class Query:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a model expects of the ratings of a history."""
+    """The values that a model expects in a history."""
 
     low: float
     high: float
     kind: str = "stars"  # of the training ratings
-    takes_choices: bool = True  # that something was chosen, without a value, says something
-    are_choices: bool = False  # nothing else can be said
-    is_only_that: bool = False  # how often, or how many stars, says nothing more
+    takes_choices: bool = True  # a choice without a value is informative
+    are_choices: bool = False  # only choices are allowed
+    is_only_that: bool = False  # counts or stars add no information
 
 
 def find_people(
     trained: Ratings, each: Vocabulary, history: Any, expected: Expected, *, instead: bool = False
 ) -> tuple[People, Remarks]:
-    """Users with what they rated before and since; the newer rating of an item wins, counts add up.
+    """Users with their ratings before and since; the newer rating of an item wins, counts add up.
 
-    With `instead` the history is all that they rated: they are new users with this history.
+    With `instead` the history replaces all their ratings: they are new users with this history.
     """
     rows = trained.users.rows_of(each.ids)
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
@@ -107,9 +107,7 @@ def find_people(
     if not len(who):
         return People(rows, before, before, is_new), tuple(remarks)
     if not len(trained.values) and (rows[is_new] >= 0).any():
-        remarks.append(
-            "the model was saved without its ratings, so that for users with a history only the history counts"
-        )
+        remarks.append("the model was saved without its ratings, so for users with a history only the history counts")
     known = before.rows(), before.columns, before.values
     who, what, values = (np.concatenate(parts) for parts in zip(known, (who, what, values), strict=True))
     both = _merged(who, what, values, len(rows), adds_up=expected.kind == "counts")
@@ -117,15 +115,15 @@ def find_people(
 
 
 def check_history(posterior: Posterior, people: People, items: Vocabulary, expected: Expected) -> None:
-    """Refuse ratings that a model of levels, or one of choices, does not know; numbers may be any."""
+    """Refuse values that are not among the levels of a model, or not counts for an implicit model."""
     values = people.history.values
     if not people.is_new.any() or not len(values):
         return
     if expected.are_choices and len(wrong := np.flatnonzero(~(values > 0))):
         item = items.ids[int(people.history.columns[wrong[0]])]
         raise InvalidParameterError(
-            f"the history has item {item!r} with {values[wrong[0]]:g}; expected what was chosen, each above 0: "
-            "leave out what was not"
+            f"the history has item {item!r} with {values[wrong[0]]:g}; expected values above 0 for chosen items: "
+            "leave out the others"
         )
     levels = posterior.history_levels
     if levels is not None and len(wrong := np.flatnonzero(strange(values, levels))):
@@ -136,7 +134,7 @@ def check_history(posterior: Posterior, people: People, items: Vocabulary, expec
 
 
 def users_of(trained: Ratings, user_ids: Ids | None, history: Any, verb: str) -> pl.Series:
-    """Those asked about; or else those of the history."""
+    """The requested users, or else those of the history."""
     if user_ids is None:
         if history is None:
             raise InvalidParameterError(f"{verb} got neither users nor a history; expected at least one")
@@ -146,7 +144,7 @@ def users_of(trained: Ratings, user_ids: Ids | None, history: Any, verb: str) ->
 
 
 def each_once(users: pl.Series) -> tuple[Vocabulary, IntArray]:
-    """The users, each once, and where each of them is among those."""
+    """The users, each once, and the position of each requested one among them."""
     if len(users) == 1:
         return Vocabulary(users), np.zeros(1, np.int32)
     each = Vocabulary(users.unique(maintain_order=True))
@@ -154,7 +152,7 @@ def each_once(users: pl.Series) -> tuple[Vocabulary, IntArray]:
 
 
 def new_name(trained: Ratings) -> str:
-    """A name that no user of the training ratings has."""
+    """An id that no user of the training ratings has."""
     name = "you"
     while trained.users.rows_of([name])[0] >= 0:
         name += "'"
@@ -162,9 +160,9 @@ def new_name(trained: Ratings) -> str:
 
 
 def _plain(history: Any) -> History | None:
-    """A table of polars or pandas as what it stands for: ratings, or those of one person where it names no users.
+    """Convert a polars or pandas table to ratings, or to those of one user if it has no column of users.
 
-    Items alone, in a table or not, are what one person chose.
+    Items alone, in a table or not, are the choices of one user.
     """
     table: Any = history.collect() if isinstance(history, pl.LazyFrame) else history
     if isinstance(table, np.ndarray | pl.Series | set | frozenset):
@@ -180,13 +178,13 @@ def _plain(history: Any) -> History | None:
 
 
 def _as_ratings(history: History | None, each: Vocabulary) -> Ratings | None:
-    """A history as ratings of users: that of one person is theirs."""
+    """A history as ratings of users: a mapping or items belong to the one user."""
     if history is None or isinstance(history, Ratings):
         return history
     if not isinstance(history, Mapping | Sequence) or isinstance(history, str | bytes):
         raise InvalidParameterError(
             f"history is of type {type(history).__name__}; expected Ratings, a table, {{item: rating}} of one user, or "
-            "the items that one chose"
+            "the items that one user chose"
         )
     if len(each.ids) != 1:
         raise InvalidParameterError(
@@ -205,21 +203,21 @@ def _as_ratings(history: History | None, each: Vocabulary) -> Ratings | None:
 def _since(
     trained: Ratings, each: Vocabulary, history: Ratings, expected: Expected, remarks: list[str]
 ) -> tuple[IntArray, IntArray, NDArray[Any]]:
-    """The history as (positions of users, item rows, values), less what the model cannot use."""
+    """The history as (positions of users, item rows, values), without what the model cannot use."""
     if history.declared_kind in CHOICES and not expected.takes_choices:
         raise InvalidParameterError(
-            f"the history says what was chosen ({history.kind_and_reason.reason}), and the model was fitted on "
+            f"the history says what was chosen ({history.kind_and_reason.reason}), but the model was fitted on "
             f"{expected.kind}; expected items with ratings"
         )
     rows, places = trained.items.rows_of(history.items.ids), each.rows_of(history.users.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
         remarks.append(
-            f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and tell it nothing: "
+            f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and are ignored: "
             f"{named(unknown)}"
         )
     if (places < 0).all():
-        remarks.append(f"the history has no ratings of the users asked about, only of {named(history.users.ids)}")
+        remarks.append(f"the history has no ratings of the requested users, only of {named(history.users.ids)}")
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
     values = history.values[keep]
@@ -234,8 +232,8 @@ def _since(
 
 
 def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, adds_up: bool = False) -> CSR:
-    """Ratings by user, items ascending: of each pair the last, or where counts add up their sum."""
-    keys = (rows.astype(np.int64) << 32) + items  # one number a pair
+    """Ratings by user, items ascending: the last of each pair, or the sum if counts add up."""
+    keys = (rows.astype(np.int64) << 32) + items  # one number per pair
     order = np.argsort(keys, kind="stable")
     is_last = np.diff(keys[order], append=-1) != 0
     last = order[is_last]
@@ -246,7 +244,7 @@ def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, ad
 
 
 def _still_there(before: CSR, history: CSR) -> CSR:
-    """Of a history what training has seen, with the same values."""
+    """The part of a history that training has seen, with the same values."""
     then, keys = ((part.rows().astype(np.int64) << 32) + part.columns for part in (before, history))
     still = _are_among(keys, then)
     still[still] = before.values[np.searchsorted(then, keys[still])] == history.values[still]
@@ -255,11 +253,11 @@ def _still_there(before: CSR, history: CSR) -> CSR:
 
 @dataclass(frozen=True, eq=False)
 class Filters:
-    """What may be shown to each user in one request. All of it holds together."""
+    """The items that may be shown to each user of one request. All filters apply together."""
 
-    excluded: Excluded | None = None  # items that each of the people must not be shown
-    allowed: BoolArray | None = None  # a flag an item; None for all
-    own: CSR | None = None  # items that each of the people chooses from, less the above; None for all
+    excluded: Excluded | None = None  # items that must not be shown to each person
+    allowed: BoolArray | None = None  # one flag per item; None for all
+    own: CSR | None = None  # items that each person chooses from, less the above; None for all
 
     def forbid(self, scores: FloatMatrix, rows: IntArray) -> None:
         """Write minus infinity where an item must not be found; `rows` are consecutive rows of the people."""
@@ -272,14 +270,14 @@ class Filters:
             scores[np.repeat(np.arange(len(rows)), counts), banned] = -np.inf
 
     def forbid_to(self, scores: FloatMatrix, row: int) -> None:
-        """Write minus infinity where an item must not be shown to one person; one row of scores a draw."""
+        """Write minus infinity where an item must not be shown to one person; one row of scores per draw."""
         banned = np.ones(scores.shape[1], np.bool_)
         banned[self.items_for(row, scores.shape[1])] = False
         scores[:, banned] = -np.inf
 
     def items_for(self, row: int, n_items: int) -> IntArray:
-        """The items that one person may be shown."""
-        if self.own is not None:  # already without what is excluded
+        """The items that may be shown to one person."""
+        if self.own is not None:  # already without excluded items
             return self.own.columns[self.own.offsets[row] : self.own.offsets[row + 1]]
         flags = np.ones(n_items, np.bool_) if self.allowed is None else self.allowed.copy()
         if self.excluded is not None:
@@ -298,10 +296,10 @@ def filters_of(
     matching: BoolArray | None = None,
     shown: tuple[pl.Series, IntArray] | None = None,
 ) -> Filters:
-    """The filters for these users, from what a caller may say (see `Recommender.recommend`).
+    """The filters for these users, from the arguments of `Recommender.recommend`.
 
-    `seen` has one row a user; `matching` are the items that fulfil a condition; `shown` are users, and rows of items
-    that they are not to be shown again.
+    `seen` has one row per user; `matching` are the items that fulfil a condition; `shown` are users, and rows of items
+    that must not be shown to them again.
     """
     excluded, allowed, n_items = None, matching, len(trained.items.ids)
     if exclude is not None and not include_seen:
@@ -312,7 +310,7 @@ def filters_of(
         )
     if not isinstance(exclude, str | None):
         of_users, items = pairs_of(exclude, "exclude")
-        # Unknown items in such a list are fine: it often names things that nobody has rated yet.
+        # Unknown items in such a list are allowed: it often has items that no user has rated yet.
         rows = trained.items.rows_of(items)
         if of_users is None:
             allowed = np.ones(n_items, np.bool_) if matching is None else matching.copy()
@@ -341,7 +339,7 @@ def filters_of(
 def _with_pairs(
     excluded: Excluded | None, each: Vocabulary, users: pl.Series, items: IntArray, n_items: int
 ) -> Excluded:
-    """What is excluded, and these pairs, too."""
+    """The excluded items with these pairs added."""
     pairs = _keys(each.rows_of(users), items, n_items)
     if excluded is not None:
         pairs = _ascending(np.concatenate([pairs, _keys_of(excluded, n_items)]))
@@ -349,7 +347,7 @@ def _with_pairs(
 
 
 def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:
-    """A flag an item, for requests that are not about users; None for all."""
+    """One flag per item, for requests that are not about users; None for all."""
     if isinstance(exclude, str):
         raise InvalidParameterError(f"exclude is {exclude!r}; expected items: for one item write exclude=[{exclude!r}]")
     for name, rule in (("exclude", exclude), ("only", only)):
@@ -360,7 +358,7 @@ def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolAr
 
 
 def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
-    """The users (None: all) and the items that a list, a series, or a table with their columns names."""
+    """The users (None: all) and the items given by a list, a series, or a table with their columns."""
     if isinstance(what, Ratings):
         return what.user_ids(), what.item_ids()
     if isinstance(what, Mapping):
@@ -401,13 +399,13 @@ def known_items(trained: Ratings, asked: pl.Series) -> IntArray:
 
 
 def _keys(user_positions: IntArray, item_rows: IntArray, n_items: int) -> NDArray[np.int64]:
-    """One number a pair, ascending, each once; pairs of users not asked about or of unknown items are left out."""
+    """One number per pair, ascending, each once; pairs of other users or of unknown items are left out."""
     known = (user_positions >= 0) & (item_rows >= 0)
     return _ascending(user_positions[known].astype(np.int64) * n_items + item_rows[known])
 
 
 def _ascending(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each once, in order; numpy's own function takes ten times as long over a million."""
+    """The distinct values in order; numpy's own function takes ten times as long over a million."""
     keys = np.sort(keys)
     is_new: BoolArray = np.ones(len(keys), np.bool_)
     is_new[1:] = keys[1:] != keys[:-1]

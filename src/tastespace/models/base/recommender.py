@@ -1,9 +1,9 @@
-"""The estimator a person holds: fields are its parameters, learned names end in an underscore."""
+"""The estimator that users of the library hold: fields are parameters, learned names end in an underscore."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,13 +29,13 @@ from tastespace.models.base import query as queries
 from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
-from tastespace.models.base.parameters import SearchSpace, check_declared, check_int
 from tastespace.models.base.policies import Best, Policy, policy_of, top_n_probabilities, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.rules import Rule, Rules
 from tastespace.models.base.similarity import Similar, SimilarKind, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
+from tastespace.parameters import SearchSpace, check_declared, check_int
 from tastespace.progress import Observer, silent
 from tastespace.settings import translated
 
@@ -54,37 +54,42 @@ class Recommender(ABC):
     threads: int | None = None
 
     posterior_class: ClassVar[type[Any]]
-    search_space: ClassVar[SearchSpace] = {}  # what `tune` searches of this model
-    scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
+    search_space: ClassVar[SearchSpace] = {}  # the parameters that `tune` searches
+    scores_are_ratings: ClassVar[bool] = True  # scores of lists are expected ratings, or probabilities of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
     begins_from_others: ClassVar[bool] = False  # `infer` takes `given`, the items of another model (a `Start`)
     keeps_checkpoints: ClassVar[bool] = False  # `infer` takes `checkpoints`
-    # What only some models do; None for the others.
-    kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws for all ratings there are now
-    restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that go on from where the old ones ended
-    warns = True  # remarks of answers become Python warnings, for people at a prompt
+    # Abilities of some models; None for the others.
+    kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws, for all current ratings
+    restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that continue from the end of the old ones
+    warns = True  # remarks of answers become Python warnings, for interactive use
 
     @abstractmethod
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> Posterior:
-        """Conclude from the ratings: all that a subclass writes. `held_out` may be watched, never learned from."""
+        """Infer the posterior from the ratings: all that a subclass writes. `held_out` may be watched, not used."""
 
     def check(self) -> None:
-        """Refuse parameters that make no sense; a subclass adds its own."""
-        threads.instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
+        """Refuse invalid parameters; a subclass adds its own."""
+        threads.instruction_set()  # Fails now, not in the first kernel, if TASTESPACE_ISA is not supported.
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
         check_declared(self)
 
     def suits(self, kind: Kind) -> bool:
-        """Whether this model makes sense of ratings of this kind; by default of all that are no choices."""
+        """Whether this model suits ratings of this kind; by default all but implicit feedback."""
         return kind not in CHOICES
 
     @classmethod
     def settings_for(cls, kind: Kind) -> dict[str, Any]:
-        """The parameters that ratings of this kind ask for, where they differ from the defaults."""
+        """The parameters that ratings of this kind need, where they differ from the defaults."""
         return {}
+
+    @classmethod
+    def candidates(cls, observed: Ratings) -> Sequence[Mapping[str, Any]]:
+        """The settings with which `choose` may try this model on such ratings, the usual ones first; often none."""
+        return ()
 
     def fit(
         self,
@@ -95,16 +100,16 @@ class Recommender(ABC):
         checkpoints: Checkpoints | None = None,
         start: Recommender | None = None,
     ) -> Self:
-        """Learn from ratings. Fitting again starts afresh.
+        """Learn from ratings. Fitting again starts from scratch.
 
-        `held_out` are ratings to watch: a model that takes many sweeps tells the observer how well it predicts them.
-        They change nothing of what is learned.
+        `held_out` are ratings to watch: a model with many sweeps reports its error on them to the observer.
+        They have no effect on what is learned.
 
-        With `checkpoints` a model that samples keeps its state in a folder, and goes on from there after a crash (see
-        `tastespace.inference.checkpoints`); another model refuses them.
+        With `checkpoints` a model that samples keeps its state in a folder, and continues from there after a crash (see
+        `tastespace.inference.checkpoints`); other models refuse them.
 
-        `start` is a fitted model with factors: a model of factors begins from its items, those that it knows, with the
-        users where these put them (see `tastespace.models.base.resuming`).
+        `start` is a fitted model with factors: a factor model starts from the items that it knows, and the users
+        are placed by them (see `tastespace.models.base.resuming`).
         """
         for name, given in (("fit", observed), ("held_out", held_out)):
             if not isinstance(given, Ratings) and (name == "fit" or given is not None):
@@ -123,7 +128,7 @@ class Recommender(ABC):
             posterior = infer(observed, randomness.generator(seed), observer, held_out, **others)
         else:
             resuming.check_resumable(self, checkpoints)
-            # Without a seed, the run that goes on has that of the run that began.
+            # Without a seed, a continued run has the seed of the interrupted one.
             began_with = checkpoints.seed() if self.seed is None and checkpoints.resume else None
             seed = randomness.resolve(self.seed) if began_with is None else began_with
             run = resuming.run_of(type(self).__name__, self.get_params(), seed, observed, held_out)
@@ -140,9 +145,9 @@ class Recommender(ABC):
         rating_range: tuple[float, float],
         seen: updates.TrainingSummary | None = None,
     ) -> Self:
-        """Take a conclusion as one's own: what `fit` and the artifact end with.
+        """Adopt a posterior: the last step of `fit` and of loading an artifact.
 
-        `seen` is what it was learned from, None for all these ratings.
+        `seen` is the summary of what it was learned from, None for all these ratings.
         """
         threads.instruction_set()
         self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
@@ -150,32 +155,33 @@ class Recommender(ABC):
         self.seed_ = seed
         self.rating_range_ = rating_range
         self.seen_ = seen or updates.TrainingSummary(len(observed), observed.n_users, observed.n_items)
-        self.news_: updates.UpdateSummary | None = None  # what an update brought
-        self.index_: StoredIndex | None = None  # the one chosen for these items
+        self.news_: updates.UpdateSummary | None = None  # the effect of an update
+        self.index_: StoredIndex | None = None  # the index chosen for these items
+        self.choice_: Mapping[str, Any] | None = None  # why this model was chosen automatically; None if it was not
         self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)
         return self
 
     def update(self, new_ratings: Any, *, sweeps: updates.Sweeps = "auto", observer: Observer = silent) -> Self:
-        """A new recommender that has seen these ratings, too; this one is unchanged.
+        """Return a new recommender that has also seen these ratings; this one is unchanged.
 
         `new_ratings` are `Ratings`, or a table with the columns user, item and rating, on the scale of those that the
-        model was fitted on; choices need no rating. Known and new users and items may be among them; a pair rated again
-        counts as it was rated last, and counts are added to those there were.
+        model was fitted on; implicit feedback needs no rating. Known and new users and items may be among them; the
+        last rating of a pair counts, and counts are added to the previous ones.
 
-        A model that samples (`BPMF`) keeps its draws: what users rated counts at once, and new items get draws of
-        their own. Old items stay as they are until chains go on from where they ended, with all ratings: `sweeps` is
+        A model that samples (`BPMF`) keeps its draws: the ratings of users count at once, and new items get draws of
+        their own. Old items do not change until chains continue from where they ended, with all ratings: `sweeps` is
         the number of sweeps before draws are kept again, 0 for no such restart. "auto" restarts when more than 5 % have
         been added since the last time. Any other model is fitted again on all ratings, with the same seed.
 
-        `seen_` says what has been learned from, and what was added since; `news_` what this update did. An index goes
-        on, with the new items beside it, as long as the old ones are where they were; else `index_` is None: choose one
+        `seen_` says what the model has learned from, and what was added since; `news_` what this update did. An index
+        is kept, with the new items beside it, as long as the old items do not change; else `index_` is None: choose one
         again.
         """
         self.require_fitted()
         updates.check_sweeps(sweeps)
         if not len(self.ratings_):
             raise InvalidParameterError(
-                f"this {type(self).__name__} was saved without its ratings, or learned from a file piece by piece: "
+                f"this {type(self).__name__} was saved without its ratings, or fitted on a file in pieces: "
                 "there is nothing to add new ones to; expected a model that has its ratings, or a fit on all ratings"
             )
         new = updates.of_the_same_kind(updates.as_ratings(new_ratings), self.ratings_)
@@ -185,35 +191,35 @@ class Recommender(ABC):
         posterior, news = updates.conclude(self, other, merged, sweeps, observer)
         seen = self.seen_.after(news, merged.ratings)
         (low, high), (least, most) = self.rating_range_, merged.ratings.range
-        # Most models have checked that new ratings are within the range; choices may be made more often than before.
+        # Most models have checked that new ratings are within the range; counts may grow beyond it.
         widened = min(low, least), max(high, most)
         other.restore(merged.ratings, posterior, self.seed_, posterior.rating_range or widened, seen)
-        other.news_ = news
+        other.news_, other.choice_ = news, self.choice_
         other.index_ = grown_index(self.index_, self.posterior_, posterior)
         return other
 
     @property
     def prediction_range(self) -> tuple[float, float]:
-        """What predictions are clipped to."""
+        """The range to which predictions are clipped."""
         return self.rating_range_
 
     @property
     def not_rated(self) -> float | None:
-        """The value that says so, for a model to which that says something."""
+        """The value for not rated, if that is information for the model."""
         return None
 
     @property
     def takes_choices(self) -> bool:
-        """Whether what was chosen, without a value, says something."""
+        """Whether choices without a value are informative for the model."""
         return self.not_rated is not None or self.ratings_.kind in CHOICES
 
     @property
     def history_range(self) -> tuple[float, float]:
-        """What ratings of a history may be expected to be."""
+        """The values expected in a history."""
         return self.rating_range_
 
     def check_ratings(self, ratings: Ratings) -> None:
-        """Refuse new ratings that are not such as the model was fitted on."""
+        """Refuse new ratings that differ in kind from those that the model was fitted on."""
         updates.check_range(ratings, self.rating_range_)
 
     @property
@@ -221,11 +227,11 @@ class Recommender(ABC):
         return "posterior_" in self.__dict__
 
     def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> queries.Query:
-        """Users as a query is about them: what is believed of them is concluded once, when it is first needed.
+        """Prepare a query about users; the belief about them is computed once, on first use.
 
-        Where several things are asked about the same users, give what this returns in place of `user_ids`. `history`
-        is as in `recommend`; with `instead` it is all that counts, in place of what the users rated in training: for
-        whoever keeps the ratings themselves, and may have lost some.
+        To ask several things about the same users, pass the result in place of `user_ids`. `history`
+        is as in `recommend`; with `instead` it replaces the training ratings of the users: for
+        callers who store the ratings themselves, and may have deleted some.
         """
         query = self._query(user_ids, history, "about", instead=instead)
         self._tell(query.remarks)
@@ -234,8 +240,8 @@ class Recommender(ABC):
     def predict(self, user_ids: Ids | queries.Query, item_ids: Ids, *, history: Any = None) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
 
-        Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
-        model has not seen, of users old or new (see `recommend`).
+        Unknown users and items get the prediction of the prior and are flagged cold. `history` are ratings that the
+        model has not seen, of known or new users (see `recommend`).
         """
         self.require_fitted()
         items = id_series(listed(item_ids), "item")
@@ -245,7 +251,7 @@ class Recommender(ABC):
         if query is user_ids and len(users) == 1:
             users, positions = users.gather(np.zeros(len(items), np.uint32)), np.repeat(positions, len(items))
         if len(users) != len(items):
-            raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
+            raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected equally many")
         item_rows = self.ratings_.items.rows_of(items)
         belief, pairs = query.belief, Pairs(positions, item_rows)
         predictive = belief.predictive(pairs)
@@ -288,54 +294,58 @@ class Recommender(ABC):
         """The best items of each user.
 
         `history` are ratings that the model has not seen: `Ratings` of any users, ``{item: rating}`` of
-        one, or a table of polars or pandas, with or without a column of users; for a model of choices also the items
-        that one chose. They count at once, beside the training ratings of a user who has any: the newer rating wins,
-        but counts add up, and where all values were 1 in training they are here. Without `user_ids` the users of the
-        history are meant.
+        one, or a table of polars or pandas, with or without a column of users; for an implicit model also the items
+        that one user chose. They count at once, beside the training ratings of a known user: the newer rating wins,
+        but counts add up, and if all values were 1 in training they are 1 here. Without `user_ids` the answer is for
+        the users of the history.
 
         `policy` is how a belief becomes a ranking: "best", "rating", "cautious", "curious", "likely" or "thompson", or
         one of these with its parameter, such as ``Cautious(c=2)`` or "cautious:c=2" (see
         `tastespace.models.base.policies`). "best" is the order of the model: by the expected rating, which is "rating",
-        or for `Joint` by what the user would choose and like. A model that does not know how sure it is has these only.
+        or for `Joint` by choosing and liking. A model that provides no uncertainty has only these two.
 
-        All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
+        All filters apply together. `exclude="seen"` leaves out rated items, None nothing, items (a list,
         or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
         those pairs and the seen ones. With `include_seen` the seen ones are not left out. `only` are items to choose
-        from; an unknown one is an error. A table of users and items gives each user their own to choose from, and a
-        user who is not in it none. `where` is a condition on titles and attributes, such as
+        from; an unknown one raises an error. A table of users and items gives each user their own items to choose from,
+        and none to users who are not in it. `where` is a condition on titles and attributes, such as
         ``genre = Comedy and year >= 1990`` (see `tastespace.data.filters`).
 
-        `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
-        before it. `popularity_damping` (0 to 1000) moves down what most users rate (see
+        `diversity` (0 to 1) chooses the list among the best max(10 n, 100), preferring items that are good and unlike
+        those before them. `popularity_damping` (0 to 1000) moves down items that many users rate (see
         `tastespace.models.base.top_n`). Both change the order, never the scores that are shown.
 
         `rules` are business rules, objects such as ``AtMost(2, of="genre")`` or texts such as "pin:item=318,place=1"
-        (see `tastespace.models.base.rules`); `remarks` of the answer say what each did. `shown` is for the rule
+        (see `tastespace.models.base.rules`); `remarks` of the answer report the effect of each. `shown` is for the rule
         "not-shown": a table with the columns user, item and perhaps time.
 
-        `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
-        (`tastespace index`, or `index_`), if any; None looks at every item; or one built over the posterior's item
-        vectors. It is used under every policy: "cautious", "curious" and "likely" put the best 20 n (at least 200) by
-        expected rating in order. "thompson" searches its own draw: by the index where items are the same in all draws
-        (`ImplicitALS`, `LogisticMF`), or else all items of the draw are looked at, which no index over the mean could
-        find the best of. Every item is also looked at where each user has a list of their own to choose from, and where
-        damping meets another policy than "best". `found_by` says how it was.
+        `index` finds the best items without scoring all of them: "auto" is the one chosen for this model
+        (`tastespace index`, or `index_`), if any; None scores all items; or an index built over the posterior's item
+        vectors. It is used under every policy: "cautious", "curious" and "likely" order the best 20 n (at least 200) by
+        expected rating. "thompson" searches its own draw: by the index where items are the same in all draws
+        (`ImplicitALS`, `LogisticMF`); otherwise all items of the draw are scored, since an index over the mean could
+        not find its best. All items are also scored where each user has their own items to choose from, and where
+        damping is combined with another policy than "best". `found_by` says how the lists were found.
 
-        If the model knows how sure it is, each entry says so, unless `uncertainty=False`: an interval that holds a
-        rating with a probability of 90 %; and for `Joint` also the expected rating, and how likely the item is to be
-        chosen and to be liked. With `top_n` each entry also has the probability that the item is one of the user's true
+        If the model provides uncertainty, each entry has it, unless `uncertainty=False`: an interval that contains a
+        rating with a probability of 90 %; and for `Joint` also the expected rating, and the probabilities that the item
+        is chosen and liked. With `top_n` each entry also has the probability that the item is one of the user's true
         best n by rating, of all that were allowed. This takes longer than the lists: with 10,000 items about 10
-        milliseconds of a processor a user for `ImplicitALS`, and 25 for `BPMF` with its 100 draws.
+        milliseconds of CPU time per user for `ImplicitALS`, and 25 for `BPMF` with its 100 draws.
         """
         self.require_fitted()
         options = ListOptions(n, Best() if policy == "best" else policy_of(policy), diversity, popularity_damping)
-        ruled = Rules.of(rules, shown, self.ratings_, lambda: self._prepared.attributes, n)
-        options = options if ruled is None else replace(options, rules=ruled)
+        ruled = None
+        if shown is not None or rules not in ((), []):
+            ruled = Rules.of(rules, shown, self.ratings_, lambda: self._prepared.attributes, n)
+            options = replace(options, rules=ruled)
         query = self._query(user_ids, history, "recommend")
         belief, n_items = query.belief, len(self.ratings_.items.ids)
         filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen, ruled=ruled)
         searched, scan = self._index(index)
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
+        if uncertainty:
+            belief.prepare()
         top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
         found, how = top.lists(options)
         sure = uncertainty_of(belief, found.items) if uncertainty else None
@@ -344,7 +354,7 @@ class Recommender(ABC):
             sure = replace(sure, top_n_probability=top_n_probabilities(*given))
         told = query.remarks + doubts
         self._tell(told)
-        if ruled is not None:  # What rules did as they were asked to is nothing to be warned of.
+        if ruled is not None:  # Normal effects of rules are not warnings.
             ruled.count_shown(query.each, top.effects)
             told += ruled.remarks(top.effects, len(query.each))
         return Ranking(
@@ -352,6 +362,7 @@ class Recommender(ABC):
             scores=found.scores[query.positions],
             uncertainty=None if sure is None else sure.take(query.positions),
             found_by=how,
+            effects=None if ruled is None else top.effects,
             remarks=told,
         )
 
@@ -374,12 +385,12 @@ class Recommender(ABC):
         uncertainty: bool = True,
         top_n: bool = False,
     ) -> pl.DataFrame | None:
-        """The best items of every training user, as a table: one row an entry, as `recommend(...).to_polars()` has it.
+        """The best items of every training user, as a table: one row per entry, as in `recommend(...).to_polars()`.
 
-        The options are those of `recommend`. Users are taken some at a time, on all cores; the lists are the same for
-        any number of threads. The table is held in memory, with everything shown about 100 bytes an entry.
+        The options are those of `recommend`. Users are processed in blocks, on all cores; the lists are the same for
+        any number of threads. The table is held in memory; with all columns it takes about 100 bytes per entry.
 
-        With `out`, a Parquet file is written instead, in bounded memory, and None is returned. What is finished is kept
+        With `out`, a Parquet file is written instead, in bounded memory, and None is returned. Finished parts are kept
         in a folder beside it, `<out>.parts`: after an interruption, the same call continues from there. A folder of
         another model or of other settings is refused, and so is a file that exists.
         """
@@ -406,16 +417,16 @@ class Recommender(ABC):
         among: int | None = AMONG,
         goal: Goal = "ratings",
     ) -> Questions:
-        """What each user should be asked to rate next, so that what they may like is known soonest.
+        """The items that each user should rate next to learn most about what they may like.
 
-        Without `user_ids` and `history` someone new is meant, without ratings. `history`, `exclude`, `only` and
-        `where` are as in `recommend`; the last three say what may be asked, and what is to be known. A person can only
-        rate what they know: questions are chosen `among` so many of the allowed items, those most rated in training
-        (None: among all).
+        Without `user_ids` and `history` the questions are for a new user without ratings. `history`, `exclude`, `only`
+        and `where` are as in `recommend`; the last three apply to the questions and to the goal. Users can only
+        rate items that they know: questions are chosen `among` this many of the allowed items, those most rated in
+        training (None: among all).
 
-        `goal` is what is to be known: "ratings", those of whatever people rate (each item counts as often; those
-        named by `only` all the same), or "list", the best of the list (see `tastespace.models.base.active_learning`). A
-        model without a posterior is an error.
+        `goal` is what to learn about: "ratings", those of all items (weighted by their number of ratings; those
+        given by `only` equally), or "list", the best items of the list (see `tastespace.models.base.active_learning`).
+        A model without a posterior raises an error.
         """
         self.require_fitted()
         options = QuestionOptions(n, among, goal)
@@ -425,7 +436,7 @@ class Recommender(ABC):
         information = query.belief.information
         if information is None:
             raise InvalidParameterError(
-                f"{type(self).__name__} predicts a point and does not know what an answer would tell; expected a model "
+                f"{type(self).__name__} provides no uncertainty, so it cannot choose questions; expected a model "
                 f"with a posterior, such as {'ImplicitALS' if self.takes_choices else 'BPMF'}"
             )
         filters, doubts = self._filters(query, exclude, only, where)
@@ -434,11 +445,11 @@ class Recommender(ABC):
         return self._told(search.questions(options, query.remarks + doubts))
 
     def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
-        """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
+        """The scores that lists are ordered by, of all items, in bounded memory, for measures over whole rankings.
 
-        Some users at a time: their positions among the users asked about (each once, in order of appearance),
-        and one row of scores each, minus infinity where they have rated an item. Where ratings follow from scores
-        and not as a straight line (levels, yes and no), these are the scores; lists put the best of them in order of
+        Yields blocks of users: their positions among the requested users (each once, in order of appearance),
+        and one row of scores each, minus infinity where they have rated an item. Where ratings are a nonlinear function
+        of scores (levels, yes and no), these are the scores; lists order the best of them by
         the expected rating, which is almost the same.
         """
         query = self._query(user_ids, history, "scores")
@@ -459,19 +470,20 @@ class Recommender(ABC):
         shrinkage: float | None = None,
         kind: SimilarKind | None = None,
     ) -> Similar:
-        """The items most like each of these: those in the same direction of the taste space.
+        """The items most similar to each of these: those in the same direction of the taste space.
 
-        A bias is no part of it: similarity is about the kind of a thing, not about how good it is. `exclude`, `only`
-        and `where` filter as in `recommend`. An item with nothing to be compared by gets an empty list and is flagged
-        cold. An unknown item is an error, and so is a model without tastes.
+        Biases are not compared: similarity is about the kind of an item, not about its quality. `exclude`, `only`
+        and `where` filter as in `recommend`. An item with nothing to compare by gets an empty list and is flagged
+        cold. An unknown item raises an error, and so does a model without a taste space.
 
         The direction of an item with few ratings is mostly chance. Similarities are multiplied by
         n / (n + `shrinkage`) for the n ratings of either item: by default with 20 ratings in a taste space, and with
-        none for models that compare in a way of their own (`EASE`, `ItemKNN`, and `Joint`, which goes by choices).
+        none for models with their own similarity: `EASE`, `ItemKNN`, and `Joint` and `Blend`, which use
+        choices.
 
-        `kind` "alternatives" lists what is chosen by the same users and liked by the same users, and "complements" what
-        is chosen by the same users and no more alike in taste than an average item. `Joint` can tell; other models
-        refuse.
+        `kind` "alternatives" lists items that are chosen and liked by the same users, and "complements" those
+        that are chosen by the same users and no more similar in taste than an average item. Only `Joint` and `Blend`
+        distinguish these; other models raise an error.
         """
         self.require_fitted()
         check_int("n", n, least=1)
@@ -485,10 +497,10 @@ class Recommender(ABC):
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
-        """The training users most like each of these, who may be new users with a history (see `recommend`).
+        """The training users most similar to each of these, who may be new users with a history (see `recommend`).
 
-        Someone without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
-        model without tastes is an error.
+        A user without any ratings, or with nothing to compare by, gets an empty list and is flagged cold. A
+        model without a taste space raises an error.
         """
         self.require_fitted()
         check_int("n", n, least=1)
@@ -496,13 +508,13 @@ class Recommender(ABC):
         return self._told(similar_users(query, lambda: self._prepared.users, n))
 
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
-        """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
+        """Which of the user's own ratings raise or lower the scores of these items, and by how much: the `n` largest.
 
-        `user_id` may be None where a history is of one user. Someone without ratings is flagged cold.
+        `user_id` may be None if the history is of one user. A user without ratings is flagged cold.
 
-        The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
-        new user would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
-        it. Where the model also has a belief about what is chosen, `chosen` of the answer is the same of that.
+        The contribution of a rating is the change of the prediction if the user had given that item the rating
+        predicted for a new user (see `tastespace.models.base.attribution`); that of a choice, if they had not made
+        it. Where the model also has a belief about choices, `chosen` of the answer has the same for that.
         """
         self.require_fitted()
         check_int("n", n, least=1)
@@ -510,18 +522,18 @@ class Recommender(ABC):
         query = self._query(user_id if named else [user_id], history, "explain")
         if len(query.users) != 1:
             raise InvalidParameterError(
-                f"explain got a history of {len(query.users)} users; expected to be told which one"
+                f"explain got a history of {len(query.users)} users; expected user_id, one of them"
             )
         people = query.people
         if not len(self.ratings_) and not people.cold[0] and not people.history.counts[0]:
             raise InvalidParameterError(
-                "the model was saved without its ratings, so that there is nothing to explain by; expected a history, "
+                "the model was saved without its ratings, so there is nothing to explain by; expected a history, "
                 "or a model saved with its ratings"
             )
         return self._told(explain(query, id_series(listed(item_ids), "item"), n, self.not_rated))
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """The parameters by name, as scikit-learn asks for them: those that the constructor takes.
+        """The parameters by name, as scikit-learn expects them: those that the constructor takes.
 
         With `deep` also the fields of parameters that are objects, as `name__field`.
         """
@@ -540,7 +552,7 @@ class Recommender(ABC):
                 raise InvalidParameterError(
                     f"{type(self).__name__} has no parameter {name!r}; expected one of {', '.join(known)}"
                 )
-        for name in sorted(params, key=lambda name: "__" in name):  # An object first, and then what is inside it.
+        for name in sorted(params, key=lambda name: "__" in name):  # An object first, and then its fields.
             outer, _, inner = name.partition("__")
             setattr(self, outer, replace(getattr(self, outer), **{inner: params[name]}) if inner else params[name])
         return self
@@ -553,13 +565,11 @@ class Recommender(ABC):
     def _query(
         self, user_ids: Ids | queries.Query | None, history: Any, verb: str, *, instead: bool = False
     ) -> queries.Query:
-        """Who is meant by users and a history, and what they rated in training and since."""
+        """The query for users and a history, with their ratings in training and since."""
         self.require_fitted()
         if isinstance(user_ids, queries.Query):
             if user_ids.posterior is not self.posterior_:
-                raise InvalidParameterError(
-                    f"{verb} got users as another model sees them; expected about() of this model"
-                )
+                raise InvalidParameterError(f"{verb} got the query of another model; expected about() of this model")
             if history is not None:
                 raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
             return user_ids
@@ -572,18 +582,18 @@ class Recommender(ABC):
 
     @property
     def _n_threads(self) -> int:
-        """How many threads an answer may take."""
+        """The number of threads for an answer."""
         return self._prepared.n_cores if self.threads is None else threads.resolve(self.threads)
 
     def _expected_of(self, observed: Ratings) -> queries.Expected:
-        """What the ratings of a history may be expected to be."""
+        """The values expected in a history."""
         low, high = self.history_range
-        # Where training knew only that things were chosen, a history can say no more.
+        # If training had only choices, a history can have no more.
         is_only_that = observed.kind == "one-class" and (not len(observed) or observed.range == (1, 1))
         return queries.Expected(low, high, observed.kind, self.takes_choices, self.not_rated is not None, is_only_that)
 
     def _index(self, asked: Index | Literal["auto"] | None) -> tuple[Index | None, Exact | None]:
-        """The index meant, with as many threads as the model may use; or the scan that was chosen for this model."""
+        """The requested index, with the threads that the model may use; or the scan chosen for this model."""
         if isinstance(asked, str):
             if asked != "auto":
                 raise InvalidParameterError(f"index is {asked!r}; expected 'auto', None, or a built index")
@@ -598,7 +608,7 @@ class Recommender(ABC):
         return asked, None
 
     def _matching(self, where: str | None) -> tuple[BoolArray | None, queries.Remarks]:
-        """The items that fulfil a condition, and what is doubtful about it."""
+        """The items that fulfil a condition, and remarks on it."""
         if where is None:
             return None, ()
         matching, doubts = Condition(where).matches(self._prepared.attributes)
@@ -614,7 +624,7 @@ class Recommender(ABC):
         include_seen: bool = False,
         ruled: Rules | None = None,
     ) -> tuple[queries.Filters, queries.Remarks]:
-        """What may be shown to each of the people, and what is doubtful about it."""
+        """The items that may be shown to each of the people, and remarks on them."""
         matching, doubts = self._matching(where)
         given: dict[str, Any] = {"exclude": exclude, "include_seen": include_seen, "only": only}
         make = partial(queries.filters_of, self.ratings_, query.each, query.people.history, **given)
@@ -623,7 +633,7 @@ class Recommender(ABC):
         return ruled.filters(make, matching), tuple(dict.fromkeys((*doubts, *ruled.doubts)))
 
     def _told(self, answer: Answer) -> Answer:
-        """The answer of a public call, whose remarks become warnings."""
+        """The answer of a public call; its remarks become warnings."""
         self._tell(answer.remarks)
         return answer
 

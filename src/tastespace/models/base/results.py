@@ -1,13 +1,13 @@
-"""What answers are: small frozen tables, whose columns are said once.
+"""Results of answers: small frozen tables that define their columns once.
 
-From its columns a table makes `to_polars`, `to_pandas`, `to_dict` (as JSON has it, for command line, service and
-report), and how it looks at a prompt and in a notebook. `remarks` are what whoever asked should know, in sentences.
+From its columns a table makes `to_polars`, `to_pandas`, `to_dict` (for JSON, used by command line, service and
+report), and its representation at a prompt and in a notebook. `remarks` are notes for the caller, in sentences.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import isfinite
@@ -21,32 +21,32 @@ from tastespace.data.kinds import level_names
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import Uncertainty, level_columns
+from tastespace.parameters import check_number
 from tastespace.settings import renamed_attribute
 from tastespace.tables import Tabular
 
-DIGITS = 5  # after the point, of the numbers of an answer
-SHOWN = 3  # lists that are shown at a prompt
+DIGITS = 5  # decimals of the numbers of an answer
+SHOWN = 3  # lists shown at a prompt
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Table(Tabular, ABC):
-    """A result that is a table. A subclass says its columns."""
+    """A result that is a table. A subclass defines its columns."""
 
     remarks: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: one entry a row, numbers rounded."""
+        """The content for JSON: one entry per row, numbers rounded."""
         return {"rows": as_entries(self.to_polars())}
 
     @property
     @abstractmethod
     def heading(self) -> str:
-        """What it is a table of, in a line."""
+        """A one-line description of the table."""
 
     def __getattr__(self, name: str) -> Any:
-        """What was called otherwise in the first edition."""
+        """Names of the first edition."""
         return getattr(self, renamed_attribute(self, name))
 
     def __repr__(self) -> str:
@@ -59,9 +59,9 @@ class Table(Tabular, ABC):
 
 
 def as_entries(table: pl.DataFrame | Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a table as JSON has them: an interval and the probabilities of levels as one entry each.
+    """The rows of a table for JSON, with an interval and the probabilities of levels as one entry each.
 
-    An item has a title even where none is known.
+    An item has a title even if it is not known.
     """
     found = []
     for row in table.rows(named=True) if isinstance(table, pl.DataFrame) else table:
@@ -80,54 +80,54 @@ def as_entries(table: pl.DataFrame | Iterable[dict[str, Any]]) -> list[dict[str,
 
 
 def rounded(value: Any) -> float | None:
-    """A number that JSON knows, with as many digits as mean something."""
+    """A number for JSON, rounded to meaningful digits."""
     number = float(value)
     return round(number, DIGITS) if isfinite(number) else None
 
 
 def titled(entry: Any, title: str | None) -> str:
-    """An id behind its title, if it has one."""
+    """An id after its title, if it has one."""
     return f"{title} [{entry}]" if title else f"{entry}"
 
 
 def id_columns(side: str, ids: pl.Series, titles: pl.Series | None, title: str = "title") -> dict[str, Any]:
-    """Columns of ids, and of titles where these are known."""
+    """Columns of ids, and of titles if these are known."""
     return {side: ids} if titles is None else {side: ids, title: titles}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Lists(Table):
-    """A list for each that was asked about. A subclass says the columns of those, and of the entries."""
+    """One list per requested id. A subclass defines the columns of the requests, and of the entries."""
 
-    cold: BoolArray  # one asked about
+    cold: BoolArray  # one per request
 
-    about: ClassVar[str]  # how its heading begins
+    about: ClassVar[str]  # the beginning of its heading
     cold_note: ClassVar[str]
     empty_note: ClassVar[str | None] = None
 
     @property
     @abstractmethod
     def rows(self) -> IntArray:
-        """Asked about x n: rows of what is listed, -1 where there is nothing."""
+        """Requests x n: rows of the entries, -1 where there is nothing."""
 
     @abstractmethod
     def asked(self) -> dict[str, Any]:
-        """The columns of what was asked about, by name."""
+        """The columns of the requests, by name."""
 
     @abstractmethod
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
-        """The columns of all entries, asked about * n, by name; `levels` adds one for each level of the ratings."""
+        """The columns of all entries, requests * n, by name; `levels` adds one for each level of the ratings."""
 
     @abstractmethod
     def line(self, row: dict[str, Any]) -> str:
-        """An entry as it is shown at a prompt, behind its rank."""
+        """An entry as shown at a prompt, after its rank."""
 
     @property
     def heading(self) -> str:
         return f"{self.about} {plural(len(self), next(iter(self.asked())))}"
 
     def title_line(self, position: int) -> str:
-        """What is shown above a list."""
+        """The heading of a list."""
         (name, ids), *others = self.asked().items()
         title = dict(others).get("title")
         shown = titled(ids[position], None if title is None else title[position])
@@ -137,18 +137,18 @@ class Lists(Table):
         return len(self.cold)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
-        """One table for each that was asked about."""
+        """One table per request."""
         return (self.of(position) for position in range(len(self)))
 
     def of(self, position: int, *, levels: bool = False) -> pl.DataFrame:
-        """The list of the one at this position: rank, and the columns of the entries (see there for `levels`)."""
+        """The list at this position: rank, and the columns of the entries (see there for `levels`)."""
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         columns = {"rank": np.arange(1, self.rows.shape[1] + 1), **self._columns_of(position, levels)}
         return pl.DataFrame(columns).filter(pl.Series(self.rows[position] >= 0))
 
     def entries_of(self, position: int, *, levels: bool = False) -> list[dict[str, Any]]:
-        """The same list as JSON has it, without ranks; without a table, which would take longer than the search."""
+        """The same list for JSON, without ranks; not made from a table, which would take longer than the search."""
         columns = self._columns_of(position, levels)
         cells = [column.to_list() if isinstance(column, pl.Series) else column.tolist() for column in columns.values()]
         is_there = (self.rows[position] >= 0).tolist()
@@ -160,7 +160,7 @@ class Lists(Table):
         return {name: column[here] for name, column in self.entries(levels=levels).items()}
 
     def to_polars(self, *, levels: bool = False) -> pl.DataFrame:
-        """One row an entry: what was asked about, rank, and the columns of the entries (see there for `levels`)."""
+        """One row per entry: the request, rank, and the columns of the entries (see there for `levels`)."""
         n_asked, n = self.rows.shape
         owners = np.repeat(np.arange(n_asked), n)
         columns = {name: column[owners] for name, column in self.asked().items()}
@@ -169,15 +169,15 @@ class Lists(Table):
         return pl.DataFrame(columns).filter(pl.Series(self.rows.reshape(-1) >= 0))
 
     def name_beside(self, name: str) -> str:
-        """The name of a column of entries beside those of what was asked about."""
+        """The name of a column of entries beside those of the requests."""
         return name
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: an entry for each that was asked about, with its list."""
+        """The content for JSON: one entry per request, with its list."""
         return {"lists": self.to_dicts(), "remarks": list(self.remarks)}
 
     def to_dicts(self, names: Sequence[Any] | None = None, *, levels: bool = False) -> list[dict[str, Any]]:
-        """These entries: what was asked about, under other names if given, whether cold, and its list in order."""
+        """These entries: the request, under other names if given, whether cold, and its list in order."""
         (side, ids), *others = self.asked().items()
         about = {"title": None, **dict(others)} if side == "item" else dict(others)
         return [
@@ -201,7 +201,7 @@ class Lists(Table):
 
 
 def plural(n: int, noun: str) -> str:
-    """So many of something."""
+    """A number with its noun."""
     return f"{n} {noun}{'s' if n != 1 else ''}"
 
 
@@ -209,7 +209,7 @@ def plural(n: int, noun: str) -> str:
 class ItemLists(Lists):
     """Items for each user."""
 
-    user_ids: pl.Series  # one a user
+    user_ids: pl.Series  # one per user
     item_rows: IntArray  # users x n, -1 where there is no item
     item_ids: pl.Series  # users * n, null where there is no item
     titles: pl.Series | None  # users * n
@@ -231,15 +231,16 @@ class Ranking(ItemLists):
     """The recommended items of each user, best first.
 
     `scores` are what the model orders by: predicted ratings, not clipped to the rating range, so that they keep the
-    order, or for `Joint` a figure between 0 and 1 for choosing and liking an item. After diversity, popularity damping
-    or another policy than "best" the order is another one, the scores are the same. `cold` users
-    had no ratings to go by: theirs is the answer for any user. A list shorter than `n` means that no other item was
-    allowed. `uncertainty` is there if the model knows how sure it is.
+    order, or for `Joint` a figure between 0 and 1 for choosing and liking an item. Diversity, popularity damping
+    and policies other than "best" change the order, not the scores. `cold` users
+    had no known ratings: they get the default list. A list shorter than `n` means that no other item was
+    allowed. `uncertainty` is None for a model that provides none.
     """
 
     scores: FloatMatrix  # users x n
     uncertainty: Uncertainty | None = None
     found_by: str = "every item was looked at"  # how the lists were found
+    effects: Mapping[tuple[int, str], int] | None = None  # what each business rule did, counted
 
     about = "Ranking of"
     cold_note = "the default list"
@@ -247,21 +248,21 @@ class Ranking(ItemLists):
 
     @property
     def level_names(self) -> list[str]:
-        """The levels that ratings can be, as text, "1" and "1.5"; empty where they are not known."""
+        """The possible ratings as text, "1" and "1.5"; empty if they are not known."""
         return [] if self.uncertainty is None else level_names(self.uncertainty.levels)
 
     def asked(self) -> dict[str, Any]:
         return super().asked() | self.liking()
 
     def liking(self) -> dict[str, Any]:
-        """Where choices are believed in: what each user has to rate something to have liked it, and the base rate."""
+        """For a model with a belief about choices: the threshold of a liked rating for each user, and the base rate."""
         sure = self.uncertainty
         if sure is None or sure.liked_from is None:
             return {}
         return {"liked_from": sure.liked_from, "base_rate": np.full(len(self), sure.base_rate)}
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
-        """Item, title, score, and how sure it is; with `levels`, also how likely each level of the ratings is."""
+        """Item, title, score, and uncertainty; with `levels`, also the probability of each level of the ratings."""
         columns = super().entries() | {"score": self.scores.reshape(-1)}
         return columns if self.uncertainty is None else columns | self.uncertainty.columns(levels)
 
@@ -274,14 +275,14 @@ class Ranking(ItemLists):
 class Prediction(Table):
     """Predicted ratings of (user, item) pairs, within the rating range.
 
-    `cold` pairs have a user without ratings or an item never seen: theirs is the prior's answer.
+    `cold` pairs have a user without ratings or an unknown item: they get the prediction of the prior.
 
-    A model with a posterior also says how sure it is: `belief_sd` is the uncertainty about the expected rating, which
-    more ratings would make smaller, and `rating_sd` that of a single rating, moods and misclicks included. `rating`
-    is its whole distribution. All three are None for a model that gives a point and no more.
+    A model with a posterior provides uncertainty: `belief_sd` is that of the expected rating (epistemic), which
+    more ratings would reduce, and `rating_sd` that of a single rating (predictive), which includes noise. `rating`
+    is its whole distribution. All three are None for a model without uncertainty.
 
-    `unclipped` is the mean before it is brought into the range, which tells apart what lies beyond its ends: what lists
-    are ordered by. None: the mean itself.
+    `unclipped` is the mean before it is clipped to the range, which keeps the order of lists beyond its ends.
+    None: the mean itself.
     """
 
     user_ids: pl.Series
@@ -299,16 +300,16 @@ class Prediction(Table):
 
     @property
     def effective_draws(self) -> DoubleArray | None:
-        """Where draws are weighed by evidence: how many equal ones each prediction rests on."""
+        """The effective number of draws of each prediction, where draws are weighted by evidence."""
         return None if self.rating is None else self.rating.effective_draws
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the model says how sure it is."""
+        """Whether the model provides uncertainty."""
         return self.rating is not None
 
     def quantiles(self, *probabilities: float) -> DoubleArray:
-        """What a rating falls below with each probability, within the range: one column each."""
+        """Quantiles of a rating at these probabilities, within the range: one column each."""
         if not probabilities:
             raise InvalidParameterError("quantiles got no probability; expected at least one, such as 0.5")
         for probability in probabilities:
@@ -317,18 +318,18 @@ class Prediction(Table):
         return np.stack([rating.quantile(probability) for probability in probabilities], axis=1)
 
     def interval(self, coverage: float = 0.9) -> DoubleArray:
-        """Between which two values a rating lies with this probability, equally often below as above: n x 2."""
+        """The central interval that contains a rating with this probability: n x 2."""
         check_number("coverage", coverage, above=0, below=1)
         return self.quantiles((1 - coverage) / 2, (1 + coverage) / 2)
 
     def probability_at_least(self, threshold: float) -> DoubleArray:
-        """How likely each rating is to reach a threshold; between two levels the higher one has to be reached."""
+        """The probability that each rating reaches a threshold; between two levels the higher one has to be reached."""
         check_number("threshold", threshold)
         return self._known("probabilities").at_least(threshold)
 
     @property
     def levels(self) -> DoubleArray | None:
-        """What ratings can be, ascending; None for a continuous scale, and for a model that gives a point."""
+        """The possible ratings, ascending; None for a continuous scale, and for a model without uncertainty."""
         return None if self.rating is None else self.rating.levels
 
     @property
@@ -337,7 +338,7 @@ class Prediction(Table):
         return level_names(self.levels)
 
     def level_probabilities(self) -> DoubleArray:
-        """How likely each rating is to be each of the `levels`: one row a pair, 1 together, and one column a level."""
+        """The probability of each of the `levels`: one row per pair, which sums to 1, and one column per level."""
         rating = self._known("probabilities")
         if rating.levels is None:
             raise InvalidParameterError(
@@ -351,9 +352,9 @@ class Prediction(Table):
         return f"Prediction of {plural(len(self), 'rating')} ({int(np.count_nonzero(self.cold))} cold)"
 
     def to_polars(self, coverage: float = 0.9, *, levels: bool = False) -> pl.DataFrame:
-        """One row a pair; `low` and `high` are the interval that holds a rating so often.
+        """One row per pair; `low` and `high` are the interval that contains a rating with probability `coverage`.
 
-        With `levels`, also how likely each level is, a column each: `p_1`, `p_2` and so on.
+        With `levels`, also the probability of each level, one column each: `p_1`, `p_2` and so on.
         """
         columns = {"user": self.user_ids, **id_columns("item", self.item_ids, self.titles), "mean": self.mean}
         if self.is_uncertain:
@@ -371,15 +372,15 @@ class Prediction(Table):
     def _known(self, what: str) -> RatingDistribution:
         if self.rating is None:
             raise InvalidParameterError(
-                f"this model predicts a point and gives no {what}; expected one with a posterior, such as BPMF, or "
-                "ImplicitALS for choices"
+                f"this model provides no uncertainty, so no {what}; expected one with a posterior, such as BPMF, or "
+                "ImplicitALS for implicit feedback"
             )
         return self.rating
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Noisiness(Table):
-    """How far the ratings of users, or of items, fall from what tastes say, noisiest first.
+    """The noise of the ratings of users, or of items, noisiest first.
 
     `noise_sd` is the standard deviation of a rating around its expectation, in rating units, of a user for an average
     item, or of an item by an average user: the posterior mean, with a 90 % interval from `low` to `high`. `probability`
@@ -399,7 +400,7 @@ class Noisiness(Table):
 
     @classmethod
     def of(cls, side: Literal["user", "item"], ratings: Ratings, summary: FloatMatrix, n: int) -> Noisiness:
-        """The n noisiest; of equal ones the first. The summary has one row each, and a column a figure."""
+        """The n noisiest; ties in order. The summary has one row each, and one column per figure."""
         order = np.argsort(-summary[:, 0], kind="stable")[:n]
         ids, grouped = (ratings.users.ids, ratings.by_user) if side == "user" else (ratings.items.ids, ratings.by_item)
         titles = ratings.title_of(order) if side == "item" and ratings.item_titles is not None else None

@@ -1,4 +1,4 @@
-"""Fits that survive an interruption: a model that samples keeps checkpoints, and goes on from the last one."""
+"""Interrupted and warm-started fits: checkpoints to continue from, and items of another model to start from."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tastespace.version import __version__
 if TYPE_CHECKING:
     from tastespace.models.base.recommender import Recommender
 
-NOT_PART_OF_IT = ("seed", "threads")  # the number of threads changes nothing; the seed is told as it was resolved
+NOT_PART_OF_IT = ("seed", "threads")  # the number of threads changes nothing; the resolved seed is recorded separately
 
 
 def run_of(
     name: str, parameters: Mapping[str, Any], seed: int, observed: Ratings, held_out: Ratings | None
 ) -> dict[str, Any]:
-    """As JSON has it. Held-out ratings are part of it: what is watched of them ends up in the model's trace."""
+    """The description of a run for JSON, including held-out ratings, whose errors are kept in the model's trace."""
     return {
         "tastespace": __version__,
         "instruction set": instruction_set(),  # Others round differently: the bytes would not be the same.
@@ -40,16 +40,16 @@ def run_of(
 
 
 def described(ratings: Ratings) -> str:
-    """Their number, and a digest of who rated what and how, in this order: rows are numbered by it.
+    """The number of ratings, and a digest of users, items and values in this order, by which rows are numbered.
 
-    (The fingerprint of ratings is the same for any order, and is of no use here.)
+    (The fingerprint of ratings is the same for any order, so it is not used here.)
     """
     digest = hashlib.sha256()
     for vocabulary in (ratings.users, ratings.items):
         ids = vocabulary.ids
         digest.update(f"{ids.dtype} {len(ids)}\n".encode())
         texts = ids.cast(pl.String)
-        lengths = texts.str.len_bytes().to_numpy()  # They keep ids apart whatever these contain.
+        lengths = texts.str.len_bytes().to_numpy()  # They separate ids whatever these contain.
         digest.update(np.ascontiguousarray(lengths, np.int64).tobytes())
         digest.update(texts.str.join("").item().encode())
     for array in (ratings.user_rows, ratings.item_rows, ratings.values):
@@ -59,7 +59,7 @@ def described(ratings: Ratings) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON has it: numbers of numpy are the same run as Python's, and a tuple as a list."""
+    """A parameter for JSON: NumPy numbers equal Python's, and tuples equal lists."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple | range):
@@ -68,14 +68,14 @@ def _plain(value: Any) -> Any:
 
 
 def check_resumable(recommender: Recommender, checkpoints: Checkpoints) -> None:
-    """Refuse checkpoints that are none, that the recommender cannot keep, or that are in the way."""
+    """Refuse anything but checkpoints, models that keep none, and a combination that is not allowed."""
     if not isinstance(checkpoints, Checkpoints):
         raise InvalidParameterError(
             f"checkpoints is {checkpoints!r}; expected Checkpoints, such as tastespace.Checkpoints('folder')"
         )
     if not recommender.keeps_checkpoints:
         raise InvalidParameterError(
-            f"{type(recommender).__name__} keeps no checkpoints: it draws no samples, and is fitted in one go; "
+            f"{type(recommender).__name__} keeps no checkpoints: it draws no samples; "
             "expected none, or a model that samples, such as BPMF"
         )
     checkpoints.check()
@@ -86,20 +86,20 @@ class ItemPoints:
     """Items as factors and biases, in units of ratings: rating = mean + user bias + bias + user . factors."""
 
     factors: DoubleArray  # items x factors
-    bias: DoubleArray  # one an item; 0 where there are none
+    bias: DoubleArray  # one per item; 0 where there are none
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where the items of a fit begin; those that the other model does not know are 0."""
+    """The initial items of a fit; 0 for items that the other model does not know."""
 
     points: ItemPoints
-    known: BoolArray  # one an item
+    known: BoolArray  # one per item
 
     def factors(self, n_factors: int, sd: float, rng: Generator) -> DoubleArray:
-        """So many factors of each item: the strongest directions of those there are, and small chance for the rest.
+        """A number of factors for each item: the strongest directions of the other model, and small random numbers.
 
-        Which coordinates tastes have does not matter, as users are placed by the items; so directions may be turned.
+        The coordinates of a taste space are arbitrary, as users are placed by the items; so directions may be rotated.
         """
         given, known = self.points.factors, self.known
         factors: DoubleArray = sd * rng.standard_normal((len(known), n_factors))
@@ -111,10 +111,10 @@ class Start:
 
 
 def check_startable(recommender: Recommender) -> None:
-    """Refuse a recommender that has no use for a start."""
+    """Refuse a recommender that cannot start from another."""
     if not recommender.begins_from_others:
         raise InvalidParameterError(
-            f"{type(recommender).__name__} does not begin from another model; expected start=None, or a model of "
+            f"{type(recommender).__name__} cannot start from another model; expected start=None, or a model with "
             "factors, such as BPMF"
         )
 
@@ -131,7 +131,7 @@ def start_of(other: Any, observed: Ratings) -> Start:
     known = rows >= 0
     if not known.any():
         raise InvalidParameterError(
-            "start knows none of the items that are to be learned; expected a model fitted on ratings of the same items"
+            "start knows none of the items to be learned; expected a model fitted on ratings of the same items"
         )
     factors, bias = np.zeros((len(rows), points.factors.shape[1])), np.zeros(len(rows))
     factors[known], bias[known] = points.factors[rows[known]], points.bias[rows[known]]

@@ -1,16 +1,16 @@
-"""Business rules: what lists must and must not have, whatever the model thinks.
+"""Business rules: requirements on lists, whatever the model predicts.
 
 at-most      at most k items of a list have the same value of an attribute; each of several values counts
 boost, bury  items that fulfil a condition move up or down by strength * spread_i: the standard deviation over all items
-             of what the list of user i is ordered by
-not-shown    nothing that a user was shown within the last days, according to a table of users, items and times
+             of the values by which the list of user i is ordered
+not-shown    no item that the user was shown within the last days, according to a table of users, items and times
 pin          an item has this place in every list, unless the user has seen it, was shown it lately, or may not see it
-min-ratings  nothing with fewer training ratings
+min-ratings  no item with fewer training ratings
 
 `min-ratings` and `not-shown` are filters. Boosts change the order; then `at-most` takes the best that it allows, from
-as many as it takes to fill the list; pins come last. They count for `at-most`, which does not remove them.
+as many as needed to fill the list; pins come last. They count for `at-most`, which does not remove them.
 
-What a rule did is counted in `Effects`, which add up over blocks of users, and said in the remarks of a ranking.
+The effect of a rule is counted in `Effects`, which add up over blocks of users, and reported in the remarks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tastespace.data.filters import Condition
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, named
 from tastespace.index.search import Neighbours
-from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.posterior import Belief, Pairs
 from tastespace.models.base.query import Filters, known_items
+from tastespace.parameters import check_int, check_number
 from tastespace.settings import Settings, settings_of
 
-MOST_STRENGTH = 1000  # the condition alone decides long before
-Effects = Counter[tuple[int, str]]  # by the place of a rule, and what is counted of it
+MOST_STRENGTH = 1000  # the condition alone decides at much lower values
+Effects = Counter[tuple[int, str]]  # by the position of a rule, and the counted effect
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Bury(Boost):
 
 @dataclass(frozen=True)
 class NotShown(Settings):
-    """Nothing that the user was shown within the last days; without a time, an item was shown lately."""
+    """No item that the user was shown within the last days; an item without a time counts as shown lately."""
 
     name: ClassVar[str] = "not-shown"
     days: float = 7.0
@@ -98,7 +98,7 @@ class Pin(Settings):
 
 @dataclass(frozen=True)
 class MinRatings(Settings):
-    """Nothing with fewer training ratings."""
+    """No item with fewer training ratings."""
 
     name: ClassVar[str] = "min-ratings"
     n: int
@@ -112,7 +112,7 @@ RULES: dict[str, type[Rule]] = {kind.name: kind for kind in (AtMost, Boost, Bury
 
 
 def rules_of(given: Sequence[Rule | str] | Rule | str) -> tuple[Rule, ...]:
-    """The rules meant: objects, or texts such as ``at-most:k=2,of=genre``."""
+    """The rules: objects, or texts such as ``at-most:k=2,of=genre``."""
     if isinstance(given, str | Settings):
         given = [given]
     if not isinstance(given, Sequence):
@@ -124,27 +124,25 @@ def rules_of(given: Sequence[Rule | str] | Rule | str) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """Rules, made ready for the items of a model: the same for every user, and for every block of users."""
+    """Rules prepared for the items of a model: the same for every user, and for every block of users."""
 
     rules: tuple[Rule, ...]
     items: Ratings
     attributes: Attributes
     shown: Ratings | None  # users, items and perhaps times
-    doubts: list[str] = field(default_factory=list)  # of conditions
-    matches: dict[int, BoolArray] = field(default_factory=dict)  # of boosts: which items fulfil each condition
+    doubts: list[str] = field(default_factory=list)  # about conditions
+    matches: dict[int, BoolArray] = field(default_factory=dict)  # of boosts: the items that fulfil each condition
     limits: dict[int, Column] = field(default_factory=dict)
     pins: dict[int, int] = field(default_factory=dict)  # the item of each rule that pins one
 
     @classmethod
     def of(cls, given: Any, shown: Any, items: Ratings, attributes: Callable[[], Attributes], n: int) -> Rules | None:
-        """The rules for lists of n; None if there are none. What makes no sense for these items is refused."""
+        """The rules for lists of n; None if there are none. Rules that are impossible for these items are refused."""
         rules = rules_of(given)
         if not rules and shown is None:
             return None
         if (shown is None) != (not any(isinstance(rule, NotShown) for rule in rules)):
-            problem = (
-                "the rule not-shown needs a table" if shown is None else "no rule goes by the table of shown items"
-            )
+            problem = "the rule not-shown needs a table" if shown is None else "no rule uses the table of shown items"
             raise InvalidParameterError(
                 f"{problem}; expected both the rule not-shown and a table with the columns user, item and perhaps time"
             )
@@ -159,7 +157,7 @@ class Rules:
                 found._pin(place, rule, n)
             elif isinstance(rule, MinRatings) and not len(items):
                 raise InvalidParameterError(
-                    "the model was saved without its ratings, so that nothing is known of how many items have; "
+                    "the model was saved without its ratings, so the numbers of ratings are not known; "
                     "expected no rule min-ratings, or a model saved with its ratings"
                 )
         return found
@@ -182,13 +180,13 @@ class Rules:
             raise InvalidParameterError(f"the rule {rule} has place {rule.place}; expected one in lists of {n}")
         if any(other.place == rule.place for other in others) or row in self.pins.values():
             raise InvalidParameterError(
-                f"the rule {rule} pins an item or a place that another rule pins, too; expected each once"
+                f"the rule {rule} pins an item or a place that another rule also pins; expected each once"
             )
         self.pins[place] = row
 
     @cached_property
     def lift(self) -> FloatArray | None:
-        """How much each item moves up, in spreads; None if nothing moves."""
+        """How far each item moves up, in spreads; None if nothing moves."""
         if not self.matches:
             return None
         lift = np.zeros(len(self.items.items.ids), np.float32)
@@ -200,7 +198,7 @@ class Rules:
 
     @cached_property
     def enough(self) -> BoolArray | None:
-        """Which items have enough ratings; those that are pinned need none."""
+        """Which items have enough ratings; pinned ones need none."""
         least = [rule.n for rule in self.rules if isinstance(rule, MinRatings)]
         if not least:
             return None
@@ -222,21 +220,21 @@ class Rules:
         return users.filter(pl.Series(lately)), items[lately]
 
     def filters(self, make: Callable[..., Filters], matching: BoolArray | None) -> Filters:
-        """The filters of a request, with those of the rules; `make` takes what matches and what was shown."""
+        """The filters of a request, with those of the rules; `make` takes the matching and the shown items."""
         if self.pins:
             allowed = make(matching=matching).allowed
             rows = list(self.pins.values())
             if allowed is not None and not allowed[rows].all():
                 wrong = self.items.items.at(np.array(rows)[~allowed[rows]])
                 raise InvalidParameterError(
-                    f"item {named(wrong)} is pinned, and left out by exclude, only or where; expected one of the two"
+                    f"item {named(wrong)} is pinned, but left out by exclude, only or where; expected one of the two"
                 )
         if self.enough is not None:
             matching = self.enough if matching is None else matching & self.enough
         return make(matching=matching, shown=self.recent)
 
     def count_shown(self, each: Any, effects: Effects) -> None:
-        """Count what each of these users is not shown again."""
+        """Count the items that are not shown again to each of these users."""
         if self.recent is None:
             return
         users = each.rows_of(self.recent[0])
@@ -247,7 +245,7 @@ class Rules:
                 effects[place, "lists"] += len(np.unique(users[there]))
 
     def count_moved(self, before: Neighbours, after: Neighbours, effects: Effects) -> None:
-        """Count what boosts brought into lists, and what burying took from them."""
+        """Count the items that boosts brought into lists, and that burying took from them."""
         for place, matching in self.matches.items():
             rule = self.rules[place]
             old, new = (before, after) if rule.sign > 0 else (after, before)  # type: ignore[union-attr]
@@ -260,7 +258,7 @@ class Rules:
     def _limited(self, found: IntArray, n: int, filters: Filters, effects: Effects) -> tuple[IntArray, bool]:
         """The first n items of each ordered list that the limits allow, -1 for none; and whether all are full.
 
-        Pinned items come later and are passed over here.
+        Pinned items are inserted later and are skipped here.
         """
         chosen = np.full((len(found), n), -1, np.int32)
         limits = [(place, self.rules[place].k, column.values_of_items) for place, column in self.limits.items()]  # type: ignore[union-attr]
@@ -314,7 +312,7 @@ class Rules:
         return chosen, is_full
 
     def remarks(self, effects: Effects, n_lists: int) -> tuple[str, ...]:
-        """What each rule did, a sentence each."""
+        """The effect of each rule, one sentence each."""
         return tuple(self._remark(place, rule, effects, n_lists) for place, rule in enumerate(self.rules))
 
     def _remark(self, place: int, rule: Rule, effects: Effects, n_lists: int) -> str:
@@ -337,7 +335,7 @@ class Rules:
         return f"{rule}: {did}"
 
     def _unknown(self) -> str:
-        """How much of the table of shown items says nothing."""
+        """The part of the table of shown items that is unknown to the model."""
         if self.shown is None:
             return ""
         parts = [("user", self.items.users, self.shown.users), ("item", self.items.items, self.shown.items)]
@@ -347,7 +345,7 @@ class Rules:
 
 
 def shown_pairs(shown: Any) -> Ratings | None:
-    """A table of what users were shown: each pair with its last time, where times are known; None if it is empty."""
+    """A table of shown items: each pair with its last time, if times are known; None if it is empty."""
     if isinstance(shown, Ratings):
         return shown
     shown = shown.collect() if isinstance(shown, pl.LazyFrame) else shown
@@ -362,7 +360,7 @@ def shown_pairs(shown: Any) -> Ratings | None:
 
 @dataclass(frozen=True, eq=False)
 class ListedScores:
-    """What lists are ordered by where items are only found by score, of all items."""
+    """The values by which lists are ordered, of all items, where items are first found by score."""
 
     belief: Belief
     n_items: int

@@ -1,20 +1,20 @@
-"""How similar items are, or users: by their directions in a taste space, or by what a model says itself.
+"""Similarity of items, or of users: by their directions in a taste space, or by a model's own measure.
 
-What is asked about is cold if there is nothing to compare it by: it lies at the origin, or is similar to nothing at all
-(a model's own similarity of 0 stands for that). It gets an empty list, and is in no other's list.
+An item or user is cold if there is nothing to compare it by: it lies at the origin, or is similar to nothing at all
+(a model's own similarity of 0 means that). It gets an empty list, and is in no other list.
 
 The direction of an item with few ratings is mostly chance, and among many such items one is always close by chance.
 With n_i the number of ratings of item i, the similarity of two items is therefore
 
     n_i / (n_i + shrinkage) * n_j / (n_j + shrinkage) * cosine(i, j)
 
-A shrinkage of 20 finds what the same people choose about as well as any number from 10 to 50, and better than none
-(`benchmarks/similar.py`). Similarities of a model's own are not shrunk unless asked for: EASE and neighborhood models
+A shrinkage of 20 finds what the same users choose about as well as any number from 10 to 50, and better than none
+(`benchmarks/similar.py`). A model's own similarities are not shrunk by default: EASE and neighborhood models
 have a regularization, which does the same.
 
-A model that knows both what is liked by the same people and what is chosen by the same people tells two kinds apart.
-Of the items that are chosen together with one beyond chance, alternatives are those that are liked by the same people
-more than an average item, and complements are the others.
+A model of both liking and choosing by the same users distinguishes two kinds.
+Among the items that are chosen together with one beyond chance, alternatives are those that are liked by the same
+users more than an average item, and complements are the others.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.index.search import Excluded, Neighbours, Scan
-from tastespace.models.base.parameters import check_number
 from tastespace.models.base.posterior import BLOCK_SCORES, Posterior
 from tastespace.models.base.query import Filters, Query, Remarks, known_items
 from tastespace.models.base.results import Lists, id_columns, titled
+from tastespace.parameters import check_number
 
 BLOCK_NUMBERS = 1 << 22  # held at once for comparing: 16 MB
-SHRINKAGE = 20.0  # ratings after which half of the cosine of two directions is believed on either side
+SHRINKAGE = 20.0  # number of ratings at which the cosine is halved, on either side
 
 SimilarKind = Literal["alternatives", "complements"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Similar(Lists):
-    """The items (or users) that are most similar to each one asked about, most similar first, never itself.
+    """The items (or users) most similar to each requested one, most similar first, never itself.
 
-    `similarities` are from -1 to 1; in a taste space they are cosines, for items shrunk by how much is known of them.
-    `cold` ones have nothing to be compared by, and an empty list.
+    `similarities` are from -1 to 1; in a taste space they are cosines, for items shrunk by their number of ratings.
+    `cold` ones have nothing to compare by, and an empty list.
     """
 
     side: Literal["item", "user"]
-    ids: pl.Series  # one asked about
-    titles: pl.Series | None = None  # one asked about; None for users
-    similar_rows: IntArray  # asked x n, -1 where there is nothing
-    similarities: FloatMatrix  # asked x n
-    similar_ids: pl.Series  # asked * n, null where there is nothing
-    similar_titles: pl.Series | None = None  # asked * n
+    ids: pl.Series  # one per request
+    titles: pl.Series | None = None  # one per request; None for users
+    similar_rows: IntArray  # requests x n, -1 where there is nothing
+    similarities: FloatMatrix  # requests x n
+    similar_ids: pl.Series  # requests * n, null where there is nothing
+    similar_titles: pl.Series | None = None  # requests * n
 
     about = "Similar to"
     cold_note = "nothing to compare by"
@@ -82,16 +82,16 @@ class Similar(Lists):
         return f"{row['similarity']:6.3f}  {titled(row[self.side], row.get('title'))}"
 
 
-# What is most similar to each one asked about, and which of these have nothing to be compared by.
+# The most similar to each requested one, and which of these have nothing to compare by.
 Nearest = tuple[Neighbours, BoolArray]
 Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
 
 
 class Directions:
-    """Points of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none.
+    """Points of a taste space, compared by the cosine; one at the origin, without information, is similar to none.
 
-    Like the classes below it also compares the entries of lists (`among`), so that these can be made diverse.
-    `trust`, from 0 to 1 and one a point, shrinks every similarity to it.
+    Like the classes below it also compares the entries of lists (`among`), to make lists diverse.
+    `trust`, from 0 to 1 and one per point, shrinks every similarity to it.
     """
 
     def __init__(self, embeddings: FloatMatrix, trust: FloatArray | None = None) -> None:
@@ -109,7 +109,7 @@ class Directions:
         found = scan.search(queries, k, excluded=_oneself(rows), allowed=allowed)
         cold = ~np.any(queries, axis=1)
         found.items[cold], found.scores[cold] = -1, -np.inf
-        # Rounding takes the cosine of two equal directions a little above 1.
+        # Rounding can make the cosine of two equal directions slightly larger than 1.
         return Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold
 
     def nearest_to(self, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
@@ -117,18 +117,18 @@ class Directions:
         return self.nearest(self.vectors[rows], rows, k, allowed, threads)
 
     def numbers_held(self, length: int) -> int:
-        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
+        """The numbers needed to compare each list of this length, so that the caller can bound memory."""
         return length * int(self.vectors.shape[1])
 
     def among(self, lists: IntArray, threads: int) -> Compare:
-        """Compares the entries of each list (one row a list of item rows) with one of them."""
+        """Compare the entries of each list (one row of item rows per list) with one of them."""
         gathered, here = self.vectors[lists], np.arange(len(lists))
         return lambda positions: np.einsum("ncd,nd->nc", gathered, gathered[here, positions])
 
 
 @dataclass(frozen=True)
 class ComparedItems:
-    """Items of a model that says itself how similar they are."""
+    """Items of a model with its own similarity."""
 
     similarities: Callable[[IntArray, int], FloatMatrix]  # see `Posterior.item_similarities`
     n_items: int
@@ -142,7 +142,7 @@ class ComparedItems:
         return found if self.trust is None else found * (self.trust[rows, None] * self.trust)
 
     def of_kind(self, kind: SimilarKind, tastes: Directions) -> ComparedItems:
-        """Only what is chosen together beyond chance, and in taste more like the item than an average one, or less."""
+        """Only items chosen together beyond chance, and more similar in taste than an average one, or less."""
 
         def similarities(rows: IntArray, threads: int) -> FloatMatrix:
             found, taste = self.similarities(rows, threads), tastes.vectors[rows] @ tastes.vectors.T
@@ -167,13 +167,13 @@ class ComparedItems:
 
 @dataclass(frozen=True, eq=False)
 class CoRatedItems:
-    """Items compared by who rated them: for lists of different things, where the model knows no better."""
+    """Items compared by the users who rated them: for diverse lists of models without a similarity."""
 
     raters: CSR  # of each item
     n_users: int
 
     def numbers_held(self, length: int) -> int:
-        return 2 * length * n_words(self.n_users)  # a word takes as much room as two numbers
+        return 2 * length * n_words(self.n_users)  # a word takes as much memory as two numbers
 
     def among(self, lists: IntArray, threads: int) -> Compare:
         rows, places = np.unique(lists, return_inverse=True)
@@ -188,31 +188,31 @@ ComparesLists = ComparesItems | CoRatedItems
 
 @dataclass(frozen=True, eq=False)
 class RaterBits:
-    """Who rated each of some items, one bit a user, so that common raters are counted 64 at a time."""
+    """The users who rated each of some items, one bit per user, so that common raters are counted 64 at a time."""
 
-    bits: NDArray[np.uint64]  # one row an item
+    bits: NDArray[np.uint64]  # one row per item
     lengths: FloatArray  # root of the number of raters of each
 
     @classmethod
     def of(cls, raters: CSR, n_users: int) -> RaterBits:
-        """`raters` has one row an item, whose users ascend."""
+        """`raters` has one row per item, whose users ascend."""
         bits = np.zeros((len(raters), n_words(n_users)), np.uint64)
         if len(raters.columns):
             words = raters.rows().astype(np.int64) * bits.shape[1] + raters.columns // 64
-            starts = np.flatnonzero(np.diff(words, prepend=-1))  # where another word begins
+            starts = np.flatnonzero(np.diff(words, prepend=-1))  # where a new word begins
             flags = np.uint64(1) << (raters.columns % 64).astype(np.uint64)
             bits.reshape(-1)[words[starts]] = np.bitwise_or.reduceat(flags, starts)
         return cls(bits, np.sqrt(raters.counts).astype(np.float32))
 
     def cosines(self, one: NDArray[Any], other: NDArray[Any]) -> FloatArray:
-        """Of pairs of these items, positions that broadcast; 0 with an item that nobody rated."""
+        """Cosines of pairs of these items, positions that broadcast; 0 for an item without ratings."""
         common = np.bitwise_count(self.bits[one] & self.bits[other]).sum(axis=-1, dtype=np.int64)
         scale = self.lengths[one] * self.lengths[other]
         return np.asarray(common / np.where(scale > 0, scale, 1), np.float32)
 
 
 def n_words(n_users: int) -> int:
-    """How many numbers of 64 bits have one for each user."""
+    """The number of 64-bit words with one bit for each user."""
     return -(-n_users // 64)
 
 
@@ -225,9 +225,9 @@ def directions(embeddings: FloatMatrix) -> FloatMatrix:
 def nearest_by(
     similarities: Callable[[IntArray], FloatMatrix], rows: IntArray, n_others: int, k: int, allowed: BoolArray | None
 ) -> Nearest:
-    """The k most similar to each by a model's own similarities, some of those asked about at a time.
+    """The k most similar by a model's own similarities, in blocks of requests.
 
-    `rows` are those of the ones asked about among the others, or -1.
+    `rows` are those of the requests among the others, or -1.
     """
     cold: BoolArray = np.empty(len(rows), np.bool_)
     found, oneself = Neighbours.none(len(rows), k), Filters(_oneself(rows))
@@ -235,17 +235,17 @@ def nearest_by(
         block = similarities(positions)
         block[block == 0] = -np.inf
         oneself.forbid(block, positions)
-        cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever may be shown of the rest
+        cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever the filters allow
         Filters(None, allowed).forbid(block, positions)
         found.items[positions], found.scores[positions] = top_k(block, k)
     return found, cold
 
 
 def top_k(scores: FloatMatrix, k: int) -> tuple[IntArray, FloatMatrix]:
-    """The best k of each row, best first; of equal scores the lower item, as the exact scan has it."""
+    """The best k of each row, best first; ties by the lower item, as in the exact scan."""
     best, edge = Neighbours.none(len(scores), k), np.full(len(scores), -np.inf, np.float32)
     if k < scores.shape[1]:
-        # All that reach the k-th score, so that ties at the edge are settled by the item and not by chance.
+        # All that reach the k-th score, so that ties at the edge are broken by the item and not by chance.
         edge = -np.partition(-scores, k - 1, axis=1)[:, k - 1]
     for row, (line, limit) in enumerate(zip(scores, edge, strict=True)):
         candidates = np.flatnonzero((line >= limit) & (line > -np.inf))
@@ -262,7 +262,7 @@ def no_tastes(side: str) -> InvalidParameterError:
 
 @dataclass(eq=False)
 class ItemSimilarity:
-    """How similar the items of a model are, in every way that it knows."""
+    """The similarity of the items of a model, by taste and by its own measure."""
 
     _posterior: Posterior
     _ratings: Ratings
@@ -279,7 +279,7 @@ class ItemSimilarity:
 
     @property
     def plain(self) -> ComparesItems | None:
-        """By taste, or else in the model's own way; not shrunk. None for a model that knows neither."""
+        """By taste, or else by the model's own measure; not shrunk. None for a model with neither."""
         return self._own if self._tastes is None else self._tastes
 
     @cached_property
@@ -287,16 +287,16 @@ class ItemSimilarity:
         return self._shrunk(SHRINKAGE)
 
     def _shrunk(self, shrinkage: float) -> Directions:
-        assert self._tastes is not None  # Asked for only where there are tastes.
+        assert self._tastes is not None  # Used only where there are tastes.
         return Directions(self._tastes.vectors, self._trust(shrinkage)) if shrinkage else self._tastes
 
     def _trust(self, shrinkage: float) -> FloatArray:
-        """How far the similarities of each item are believed."""
+        """The factor by which the similarities of each item are shrunk."""
         counts = np.bincount(self._ratings.item_rows, minlength=self._ratings.n_items)
         return (counts / (counts + shrinkage)).astype(np.float32)
 
     def compared(self, shrinkage: float | None, kind: SimilarKind | None) -> tuple[ComparesItems, Remarks]:
-        """What compares items, of all kinds or one, shrunk so much (None: as usual); and what is doubtful about it."""
+        """The comparison of items, of all kinds or one, with this shrinkage (None: the default); and remarks on it."""
         if shrinkage is not None:
             check_number("shrinkage", shrinkage, least=0)
         if kind not in (None, *get_args(SimilarKind)):
@@ -305,12 +305,12 @@ class ItemSimilarity:
             raise no_tastes("items")
         if kind is not None and (self._tastes is None or self._own is None):
             raise InvalidParameterError(
-                f"kind is {kind!r}, and this model does not know choices and tastes apart; expected no kind, or a "
-                "model that does: Joint (joint), where the order of its lists goes by choices"
+                f"kind is {kind!r}, but this model does not distinguish choices and tastes; expected no kind, or a "
+                "model that does: Joint (joint), where its lists are ordered by choices"
             )
         if shrinkage and not len(self._ratings):
             raise InvalidParameterError(
-                f"shrinkage is {shrinkage}, and the model was saved without its ratings, so that it is not known how "
+                f"shrinkage is {shrinkage}, but the model was saved without its ratings and does not know how "
                 "many an item has; expected shrinkage=0, or a model saved with its ratings"
             )
         if self._own is not None:
@@ -346,14 +346,14 @@ def similar_items(
 
 
 def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Similar:
-    """The n training users most similar to each of these; someone with nothing to be compared by is like nobody.
+    """The n training users most similar to each of these; a user with nothing to compare by is similar to none.
 
     `trained` gives the training users of a taste space.
     """
     ratings, people, belief = query.trained, query.people, query.belief
     if not query.posterior.keeps_users and not len(ratings):
         raise InvalidParameterError(
-            "the model was saved without its ratings, which are all that it knows its users by; expected a model saved "
+            "the model was saved without its ratings, from which it computes its users; expected a model saved "
             "with its ratings"
         )
     k = min(n, ratings.n_users)
@@ -377,20 +377,20 @@ def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Si
 
 
 def _oneself(rows: IntArray) -> Excluded:
-    """Nobody is compared with themselves; row -1 is in nobody's way."""
+    """Remove each user's comparison with themselves; row -1 has none."""
     return Excluded(np.concatenate([[0], np.cumsum(rows >= 0)]).astype(np.int64), rows[rows >= 0])
 
 
 def diversify(found: Neighbours, n: int, diversity: float, compared: ComparesLists, threads: int) -> Neighbours:
-    """The n of each user's pool (best first, padded with -1) that are chosen, in the order of choice.
+    """The n chosen items of each user's pool (best first, padded with -1), in the order of choice.
 
     Maximal marginal relevance (Carbonell and Goldstein 1998, with lambda = 1 - diversity):
 
         next = argmax over the pool, less what is chosen, of
                (1 - diversity) * relevance - diversity * (largest similarity to anything chosen)
 
-    The relevance of an item is its score, scaled to 0..1 over the pool of a user's best items. Similarity is what the
-    model says, or else the cosine of co-rating. The first item of a list stays the first.
+    The relevance of an item is its score, scaled to 0..1 over the pool of a user's best items. Similarity is the
+    model's own, or else the cosine of co-rating. The first item of a list stays the first.
     """
     n_users, size = found.items.shape
     chosen = np.empty((n_users, min(n, size)), np.intp)
@@ -401,7 +401,7 @@ def diversify(found: Neighbours, n: int, diversity: float, compared: ComparesLis
 
 
 def _choices(pool: Neighbours, n: int, diversity: float, compared: ComparesLists, threads: int) -> NDArray[np.intp]:
-    """The positions in each pool that are chosen, one after another; padding comes last, as it was."""
+    """The chosen positions in each pool, one after another; padding comes last."""
     users = np.arange(len(pool.items))
     is_there = pool.items >= 0
     compare = compared.among(np.maximum(pool.items, 0), threads)
@@ -410,12 +410,12 @@ def _choices(pool: Neighbours, n: int, diversity: float, compared: ComparesLists
     value = merit.copy()
     choices = np.empty((len(users), n), np.intp)
     for step in range(n):
-        choice = value.argmax(axis=1)  # of equal values the one that was better before
+        choice = value.argmax(axis=1)  # ties go to the one that was better before
         choices[:, step] = choice
         np.maximum(nearest, compare(choice), out=nearest)
         merit[users, choice] = -np.inf
         value = merit - np.float32(diversity) * nearest
-    # Where all that is there has been chosen, argmax has taken anything: the padding is what is left.
+    # Where every item has been chosen, argmax is arbitrary: only padding is left.
     short = np.arange(n) >= is_there.sum(axis=1)[:, None]
     return np.where(short, pool.items.shape[1] - 1, choices)
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, row_blocks
 from tastespace.data.attributes import Attributes
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
@@ -39,12 +39,25 @@ from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.models.base import posterior as posteriors
 from tastespace.models.base import similarity
-from tastespace.models.base.parameters import check_int
-from tastespace.models.base.policies import Best, Candidates, Likely, Policy, PolicyScores, Rating, RngOf, Thompson
+from tastespace.models.base.policies import (
+    Best,
+    Candidates,
+    Cautious,
+    Likely,
+    Policy,
+    PolicyScores,
+    Rating,
+    RngOf,
+    Thompson,
+)
 from tastespace.models.base.query import Filters
 from tastespace.models.base.rules import Effects, ListedScores, Rules
+from tastespace.parameters import check_int
 
+CANDIDATES = 20  # from which each place of a list is chosen, where not all items are looked at
 MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
+LOOKED_AT = 2  # times the length of a list: items with the largest bounds on their scores
+ROUNDING = 1e-5  # that a value may be above its bound, as a share of the largest bound
 SAMPLED = 500  # items that stand for all where vectors are longer than that
 
 
@@ -85,10 +98,30 @@ class Prepared:
         return threads.available()
 
     @cached_property
+    def people_at_once(self) -> int:
+        """How many people are looked at together, at most."""
+        return self._posterior.people_at_once or posteriors.BLOCK_SCORES
+
+    @cached_property
+    def rated(self) -> Prepared:
+        """The same of what was concluded of ratings alone."""
+        posterior = self._posterior.rated
+        return self if posterior is self._posterior else Prepared(posterior, self._ratings)
+
+    @cached_property
     def scan(self) -> Scan | None:
         """All items; None for a posterior without item vectors."""
-        vectors = self._posterior.item_vectors
-        return None if vectors is None else Scan.of(vectors)
+        return None if self._vectors is None else Scan.of(self._vectors)
+
+    @property
+    def _vectors(self) -> FloatMatrix | None:
+        """What scores are inner products with: not what candidates for choices are found by."""
+        return self._posterior.item_vectors if self._posterior.rated is self._posterior else None
+
+    @cached_property
+    def rough_summaries(self) -> Callable[[Any, IntArray], tuple[FloatMatrix, FloatMatrix]] | None:
+        """Expected ratings of all items, and their sds roughly; None where exact ones are as quick."""
+        return None if self.scan is None else self._posterior.rough_summaries(self.scan.panels)
 
     @cached_property
     def attributes(self) -> Attributes:
@@ -102,7 +135,7 @@ class Prepared:
                 "popularity_damping=0, or a model saved with its ratings"
             )
         counts = np.bincount(self._ratings.item_rows, minlength=self._ratings.n_items)
-        return Damping(self._posterior.item_vectors, counts)
+        return Damping(self._vectors, counts)
 
     @cached_property
     def items(self) -> similarity.ItemSimilarity:
@@ -146,13 +179,14 @@ class TopN:
 
     def lists(self, options: ListOptions) -> tuple[Neighbours, str]:
         """Each user's items in their final order, with the scores that the model gives them; and how that was."""
-        if self.index is not None and self.belief.queries is not None and self.index.n_items_ != self.n_items:
+        if self.index is not None and self._queries is not None and self.index.n_items_ != self.n_items:
             raise InvalidParameterError(
                 f"the index has {self.index.n_items_} items, and the model {self.n_items}; expected an index built "
                 "over the item vectors of this model: build it again after an update"
             )
         if isinstance(options.policy, Rating) and self.belief.rated is not self.belief:
-            return replace(self, belief=self.belief.rated).lists(options)
+            belief, prepared = self.belief.rated, self.prepared.rated  # An index is one of choices.
+            return replace(self, belief=belief, prepared=prepared, index=None, scan=None).lists(options)
         if (rules := options.rules) is not None:
             found = self._ruled(options, rules)
             return found, self._how(options, self._by_policy(options.policy), found.items.shape[1])
@@ -161,6 +195,11 @@ class TopN:
         if options.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
         return found, self._how(options, by_policy, size)
+
+    @property
+    def _queries(self) -> posteriors.Queries | None:
+        """What an index is asked."""
+        return self.belief.queries if self.belief.chosen is None else self.belief.chosen.queries_of_choices
 
     def _ruled(self, options: ListOptions, rules: Rules) -> Neighbours:
         """The lists under rules, from so many of the best that they are full."""
@@ -187,7 +226,7 @@ class TopN:
         elif options.popularity_damping > 0:
             found = self._damped(size, options, by_policy)
         elif by_policy is not None:
-            found = self._by_values(by_policy, size)
+            found = self._by_values(by_policy, size, options.n)
             if isinstance(options.policy, Likely):  # Positions from the end, whatever else was looked at.
                 places = np.arange(found.items.shape[1], 0, -1, dtype=np.float32)
                 found = Neighbours(found.items, np.where(found.items >= 0, places, np.float32(-np.inf)))
@@ -198,24 +237,80 @@ class TopN:
         return found, by_policy, size
 
     def _by_mean(self, size: int) -> Neighbours:
-        """The best by expected rating."""
-        searched = self.index or self.scan or threaded(self.prepared.scan, self.threads)
+        """The best by expected rating, or what else the model orders by."""
+        if (found := self._by_bounds(size, self._listed)) is not None:
+            return found
         if not self.belief.is_latent:
-            return self._best(self.belief, size, searched)
+            return self._best(self.belief, size, self._searched)
+        if self._is_indexed and self.belief.chosen is not None:
+            found = self._best_by_score(size)
+            return best_by(self._shown(found), found, size)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
         count = pool_size if self.belief.chosen is None else candidate_count
-        found = self._best(self.belief, count(size, self.n_items), searched)
+        found = self._best(self.belief, count(size, self.n_items), self._searched)
         return best_by(self._shown(found), found, size)
 
-    def _by_values(self, by_policy: PolicyScores, size: int) -> Neighbours:
-        """The best by what a policy goes by: of all items, or of those that an index finds."""
-        has_candidates = self._is_indexed or self.belief.chosen is not None
-        if not has_candidates or self._looks_at_draws(by_policy.policy):
+    def _listed(self, some: Candidates) -> FloatMatrix:
+        return some.shaped(self.belief.listed(some.pairs()))
+
+    def _by_values(self, by_policy: PolicyScores, size: int, n: int) -> Neighbours:
+        """The best by what a policy goes by: of all items, or of those that are among the best by score.
+
+        How many of these are looked at goes by the length n of the lists, not by how many more rules ask for.
+        """
+        policy, chosen = by_policy.policy, self.belief.chosen
+        if self._looks_at_draws(policy):
             return self._best(by_policy, size, None)
-        if isinstance(by_policy.policy, Thompson) and self.belief.chosen is None:
+        if isinstance(policy, Thompson) and chosen is None and self._is_indexed:
             return self._best(self._drawn_queries(by_policy), size, self.index)
-        candidates = self._best_by_mean(size)
+        if not isinstance(policy, Likely) and (found := self._by_bounds(size, by_policy.of)) is not None:
+            return found
+        if isinstance(policy, Likely) or self._is_indexed or chosen is not None:
+            candidates = self._best_by_score(max(n, -(-size // CANDIDATES)))
+        elif isinstance(policy, Cautious) and self.prepared.rough_summaries is not None:
+            # What is uncertain may be far from the best by score.
+            roughly = RoughScores(self.belief, self.prepared.rough_summaries, policy.sign * policy.c)
+            candidates = self._best(roughly, candidate_count(size, self.n_items), None)
+        else:
+            return self._best(by_policy, size, None)
         return best_by(by_policy.of(Candidates.of(candidates.items)), candidates, size)
+
+    def _by_bounds(
+        self, n: int, values_of: Callable[[Candidates], FloatMatrix], lift: FloatArray | None = None
+    ) -> Neighbours | None:
+        """The best n of all items by values that are at most a bound; None where there are no bounds.
+
+        First those with the largest bounds are looked at. The n-th best value of these is a limit: what has a smaller
+        bound is not among the best, and the rest is looked at. `lift` is how much items move up, in spreads of a
+        user's scores; the spread is that of scores as they are for finding items.
+        """
+        bounds_of = None if self.belief.chosen is None else self.belief.chosen.bounds
+        if bounds_of is None or self.filters.own is not None or (self.index is not None and lift is None):
+            return None
+        n_first, best = min(LOOKED_AT * n, self.n_items), Neighbours.none(len(self.belief), n)
+        width = max(self.n_items, posteriors.BLOCK_SCORES // self.prepared.people_at_once)
+        for rows in row_blocks(len(self.belief), width, posteriors.BLOCK_SCORES):
+            bounds, raised = bounds_of(rows), np.zeros((len(rows), self.n_items), np.float32)
+            if lift is not None:
+                raised += np.exp(self.belief.scores(rows)).std(axis=1, keepdims=True) * lift
+                bounds += raised
+            rounding = ROUNDING * np.abs(bounds).max(axis=1)
+            self.filters.forbid(bounds, rows)
+            first = similarity.top_k(bounds, n_first)[0]
+            looked_at = Neighbours(first, values_of(Candidates(rows, first)) + np.take_along_axis(raised, first, 1))
+            limits = -np.partition(-looked_at.scores, n - 1, axis=1)[:, n - 1] - rounding
+            n_more = np.count_nonzero((bounds >= limits[:, None]) & (bounds > -np.inf), axis=1) - n_first
+            if len(who := np.flatnonzero(n_more > 0)):
+                more = similarity.top_k(bounds[who], n_first + int(n_more.max()))[0][:, n_first:]
+                more[np.arange(more.shape[1]) >= n_more[who, None]] = -1
+                others = Neighbours.none(len(rows), more.shape[1])
+                others.items[who] = more
+                others.scores[who] = values_of(Candidates(rows[who], more)) + np.take_along_axis(raised[who], more, 1)
+                items, values = (looked_at.items, others.items), (looked_at.scores, others.scores)
+                looked_at = Neighbours(np.hstack(items), np.hstack(values))
+            found = best_by(looked_at.scores, looked_at, n)
+            best.items[rows], best.scores[rows] = found.items, found.scores
+        return best
 
     def _drawn_queries(self, by_policy: PolicyScores) -> posteriors.Queries:
         """The scores of one draw a user, as an index finds them."""
@@ -237,12 +332,24 @@ class TopN:
         uncertainty, is_drawn = self.belief.uncertainty, isinstance(policy, Thompson) and self.belief.chosen is None
         return is_drawn and not (uncertainty is not None and uncertainty.items_are_certain)
 
-    def _best_by_mean(self, size: int) -> Neighbours:
-        """The best by expected rating, among which are nearly all of the best by any policy that minds the mean."""
+    def _best_by_score(self, size: int) -> Neighbours:
+        """The best by score, or what is most likely chosen, among which are nearly all of the best by a policy."""
         k = candidate_count(size, self.n_items)
         if k not in self.candidates:
-            self.candidates[k] = self._best(self.belief, k, self.index)
+            scored: posteriors.Scored = self.belief
+            if (chosen := self.belief.chosen) is not None and self._is_indexed:
+                scored = self._queries or scored
+            elif chosen is not None and chosen.bounds is not None:
+                scored = Bounds(chosen.bounds)
+            self.candidates[k] = self._best(scored, k, self._searched)
         return self.candidates[k]
+
+    @property
+    def _searched(self) -> Index | Scan | None:
+        """What finds the best items by score, if there is something."""
+        if self.index is not None or self.belief.chosen is not None:
+            return self.index
+        return self.scan or threaded(self.prepared.scan, self.threads)
 
     @property
     def _is_indexed(self) -> bool:
@@ -254,16 +361,22 @@ class TopN:
         if self.filters.own is not None:
             return "every item of the user's own list was looked at"
         is_lifted = options.rules is not None and options.rules.lift is not None
-        if self.index is None or is_lifted or (by_policy is not None and options.popularity_damping):
+        has_more = by_policy is not None or self.belief.chosen is not None
+        if is_lifted or (has_more and options.popularity_damping):
+            return "every item was looked at"
+        if self.index is None and isinstance(options.policy, Likely):
+            by = "score" if self.belief.chosen is None else "how likely they are chosen"
+            return f"the best {candidate_count(size, self.n_items)} by {by}; put in order one by one"
+        if self.index is None:
             return "every item was looked at"
         if self._looks_at_draws(options.policy):
             return "every item of one draw was looked at"
         few = few_allowed(self.filters.allowed)
         by = self.index.description if few is None else f"a look at each of the {len(few)} items allowed"
-        is_final = by_policy is None or isinstance(options.policy, Thompson)
+        is_final = by_policy is None or (isinstance(options.policy, Thompson) and self.belief.chosen is None)
         if is_final and not options.popularity_damping and not self.belief.is_latent:
             return f"by {by}"
-        n = candidate_count(size, self.n_items) if by_policy is not None else pool_size(size, self.n_items)
+        n = candidate_count(size, self.n_items) if has_more else pool_size(size, self.n_items)
         return f"the best {n} by {by}; put in order one by one"
 
     def _shown(self, found: Neighbours) -> FloatMatrix:
@@ -277,26 +390,31 @@ class TopN:
             return None
         if self.belief.uncertainty is None:
             raise InvalidParameterError(
-                f"the policy is {type(policy).__name__.lower()}, and this model does not know how sure it is; expected "
-                "the policy mean, or a model with a posterior: BPMF (bpmf), or ImplicitALS (implicit-als) for choices"
+                f"the policy is {type(policy).__name__.lower()}, and this model provides no uncertainty; expected the "
+                "policy best, or a model with a posterior: BPMF (bpmf), or ImplicitALS (implicit-als) for choices"
             )
         return PolicyScores(policy, self.belief, self.belief.uncertainty, self.n_items, self.rng_of)
 
     def _lifted(self, size: int, options: ListOptions, by_policy: PolicyScores | None, lift: FloatArray) -> Neighbours:
         """The best of all items where some move up or down by rules, and the popular ones down."""
-        latent = ListedScores(self.belief, self.n_items) if self.belief.is_latent else self.belief
         down, strength = -lift, float(options.popularity_damping)
         if strength:
             down = down + np.float32(strength) * self.prepared.damping.standing
-        return self._best(DampedScores(by_policy or latent, down, 1.0), size, None)
+        found = None
+        if not isinstance(options.policy, Likely):
+            found = self._by_bounds(size, self._listed if by_policy is None else by_policy.of, -down)
+        latent = ListedScores(self.belief, self.n_items) if self.belief.is_latent else self.belief
+        return found or self._best(DampedScores(by_policy or latent, down, 1.0), size, None)
 
     def _damped(self, size: int, options: ListOptions, by_policy: PolicyScores | None) -> Neighbours:
         """The best after damping; their scores are the damped ones."""
         damping, strength = self.prepared.damping, float(options.popularity_damping)
+        if self.belief.chosen is not None:  # As with rules that move items: by the scores that lists show.
+            return self._lifted(size, options, by_policy, np.zeros(self.n_items, np.float32))
         if by_policy is not None:
             return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
         damped = damping.of(self.belief, strength)
-        if not self._is_indexed:
+        if not self._is_indexed or self.belief.chosen is not None:
             return self._best(damped, size, threaded(damping.scan, self.threads))
         # An index knows nothing of popularity: more of its best are fetched, and put in order here.
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
@@ -376,7 +494,7 @@ def best_by(values: FloatMatrix, found: Neighbours, n: int) -> Neighbours:
 def candidate_count(n: int, n_items: int) -> int:
     """How many of the best by expected rating a policy chooses a list of n from: the best 200 of the mean have 99 % of
     the best 10 of mean - 2 sd."""
-    return min(max(20 * n, 200), max(n_items, 1))
+    return min(max(CANDIDATES * n, 200), max(n_items, 1))
 
 
 def pool_size(n: int, n_items: int) -> int:
@@ -389,6 +507,26 @@ def standing_of(counts: NDArray[Any]) -> FloatArray:
     popularity = np.log1p(counts.astype(np.float64))
     spread = popularity.std()
     return np.asarray((popularity - popularity.mean()) / (spread if spread > 0 else 1.0), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class RoughScores:
+    """Expected ratings and so many sds, roughly."""
+
+    belief: posteriors.Belief
+    summaries: Callable[[Any, IntArray], tuple[FloatMatrix, FloatMatrix]]
+    sds: float
+
+    def scores(self, rows: IntArray) -> FloatMatrix:
+        mean, sd = self.summaries(self.belief, rows)
+        return mean + np.float32(self.sds) * sd
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What scores are at most, in their place."""
+
+    scores: Callable[[IntArray], FloatMatrix]
 
 
 @dataclass(frozen=True, eq=False)

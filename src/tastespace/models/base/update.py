@@ -1,8 +1,8 @@
-"""A recommender that keeps up: ratings that have come since are merged with those it has, and counted.
+"""Updates of a recommender: new ratings are merged with those it has, and counted.
 
-Ids keep their rows: new users and items are appended. Of a pair rated again, what comes later wins; counts add up, for
-they are how often something was chosen since. The merged ratings are in the order of users and items, as an artifact
-has them: a model and its saved copy are updated in the same way.
+Ids keep their rows: new users and items are appended. The later rating of a pair wins; counts add up, because
+they count choices since. The merged ratings are in the order of users and items, as in an artifact, so that
+a model and its saved copy are updated in the same way.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError, warn
-from tastespace.models.base.parameters import check_int
 from tastespace.models.base.posterior import Posterior
+from tastespace.parameters import check_int
 from tastespace.progress import Observer
 from tastespace.randomness import generator
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RESTART_SHARE = 0.05
 RESTART_SWEEPS = 10
 
-UNLIKE = "new ratings are not such as the model knows: user {user!r} rated item {item!r} with {value:g}"
+UNLIKE = "new ratings do not fit those of the model: user {user!r} rated item {item!r} with {value:g}"
 IF_CHANGED = "if the scale has changed, fit again on all ratings"
 
 Sweeps = int | Literal["auto"]
@@ -41,14 +41,14 @@ How = Literal["nothing new", "kept draws", "warm restart", "fitted again"]
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """What one update brought, and what was done with it."""
+    """The content and the effect of one update."""
 
-    ratings: int  # that the model did not have
-    replaced: int  # of these, newer ratings of a pair, or counts that were added to those there were
-    unchanged: int  # besides these: had already, with the same value
+    ratings: int  # new to the model
+    replaced: int  # of these, newer ratings of a pair, or counts added to existing ones
+    unchanged: int  # beside these: known already, with the same value
     new_users: int
     new_items: int
-    by_new_users: int  # of the ratings; new since all was learned
+    by_new_users: int  # of the ratings; new since the model was learned
     of_new_items: int
     how: How = "nothing new"
     sweeps: int = 0  # of warm-up, for a warm restart
@@ -60,16 +60,16 @@ class UpdateSummary:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What a recommender has seen: the ratings that all was learned from, and those that have come since.
+    """What a recommender has seen: the ratings that it was learned from, and those added since.
 
-    What has come since counts for the users who rated, and for new items; old items do not move by it until all is
+    Added ratings count for the users who gave them, and for new items; old items do not change until everything is
     learned again, by a warm restart or a fit.
     """
 
     learned_ratings: int
     learned_users: int
     learned_items: int
-    added: int = 0  # ratings since, replaced ones included
+    added: int = 0  # ratings since, including replaced ones
     replaced: int = 0
     by_new_users: int = 0
     of_new_items: int = 0
@@ -77,16 +77,16 @@ class TrainingSummary:
 
     @classmethod
     def of(cls, ratings: Ratings) -> TrainingSummary:
-        """All of these, just learned."""
+        """The summary of a model just learned from these ratings."""
         return cls(len(ratings), ratings.n_users, ratings.n_items)
 
     @property
     def added_share(self) -> float:
-        """Ratings since, as a share of those that were learned from."""
+        """Added ratings, as a share of those that the model was learned from."""
         return self.added / max(self.learned_ratings, 1)
 
     def after(self, news: UpdateSummary, ratings: Ratings) -> TrainingSummary:
-        """When these have come, to make all ratings these."""
+        """The summary after this update, with all ratings now being these."""
         if news.how in ("warm restart", "fitted again"):
             return replace(TrainingSummary.of(ratings), updates=self.updates + 1)
         summed = ("replaced", "by_new_users", "of_new_items")
@@ -113,22 +113,22 @@ class TrainingSummary:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """All ratings together, and what was new of the later ones."""
+    """All ratings together, and what was new among the later ones."""
 
     ratings: Ratings
     news: UpdateSummary
-    is_touched: BoolArray  # one a user: who has a rating that the model did not have, in this update
+    is_touched: BoolArray  # one per user: whether they have a new rating in this update
 
 
 def conclude(
     old: Recommender, new: Recommender, merged: Merged, sweeps: Sweeps, observer: Observer
 ) -> tuple[Posterior, UpdateSummary]:
-    """What a new recommender concludes from all ratings, given what the old one had seen; and how it was found."""
+    """The posterior of a new recommender from all ratings, given what the old one had seen; and how it was computed."""
     posterior, news, seed = old.posterior_, merged.news, old.seed_
     if new.kept_up is None or new.restarted is None:
         if sweeps != "auto":
             raise InvalidParameterError(
-                f"sweeps is {sweeps}, and {type(new).__name__} has no chains to go on with: it is fitted again "
+                f"sweeps is {sweeps}, but {type(new).__name__} has no chains to continue: it is fitted again "
                 "on all ratings; expected sweeps='auto'"
             )
         if news.is_nothing:
@@ -143,13 +143,13 @@ def conclude(
 
 
 def restart_sweeps(sweeps: Sweeps, share: float) -> int:
-    """The warm-up of a restart if there is to be one, 0 if not; stale draws that were asked for bring a warning."""
+    """The warm-up of a restart if there is one, 0 if not; requested stale draws give a warning."""
     if sweeps == "auto":
         return RESTART_SWEEPS if share > RESTART_SHARE else 0
     if sweeps == 0 and share > RESTART_SHARE:
         warn(
-            f"the ratings added since are {share:.0%} of those that all was learned from, and sweeps=0 leaves old "
-            f"items as they were; above {RESTART_SHARE:.0%} a restart pays: sweeps='auto', or fit again"
+            f"the ratings added since are {share:.0%} of those that the model was learned from, and sweeps=0 leaves "
+            f"old items unchanged; above {RESTART_SHARE:.0%} a restart pays: sweeps='auto', or fit again"
         )
     return int(sweeps)
 
@@ -163,10 +163,10 @@ def check_sweeps(sweeps: Any) -> None:
 
 
 def as_ratings(news: Any) -> Ratings:
-    """New ratings in any form that names users."""
+    """New ratings in any form that has users."""
     if isinstance(news, Mapping):
         raise DataError(
-            "the new ratings are a mapping, which names no users",
+            "the new ratings are a mapping, which has no users",
             expected="Ratings, or a table with the columns user, item and rating",
         )
     is_arrow = hasattr(news, "__arrow_c_stream__") and not isinstance(news, pl.Series)
@@ -181,16 +181,16 @@ def as_ratings(news: Any) -> Ratings:
 
 
 def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
-    """New ratings as what the old ones were declared to be; an error if they are known to be something else.
+    """New ratings with the declared kind of the old ones; an error if they are known to be of another.
 
-    Counts and one-class ratings are both choices: what they were in the model they are.
+    Counts and one-class ratings are both implicit feedback: they keep the kind of the model.
     """
     kind = old.declared_kind
     if new.declared_kind is not None and new.declared_kind != kind:
         are_choices = old.kind in CHOICES, new.kind in CHOICES
         if are_choices[0] != are_choices[1] or (kind is not None and not all(are_choices)):
             raise DataError(
-                f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
+                f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), but those of the model are {old.kind} "
                 f"({old.kind_and_reason.reason})",
                 expected="the same kind; if it has changed, fit again on all ratings",
             )
@@ -198,20 +198,20 @@ def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
 
 
 def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
-    """Refuse ratings that are beyond those that the model was fitted on: they may be on another scale."""
+    """Refuse ratings outside the range that the model was fitted on: they may be on another scale."""
     low, high = rating_range
     expected = f"a rating from {low:g} to {high:g}, as it was fitted on; {IF_CHANGED}"
     refuse(news, (news.values < low) | (news.values > high), UNLIKE, expected)
 
 
 def check_levels(news: Ratings, levels: DoubleArray) -> None:
-    """Refuse ratings that are none of the levels that the model knows."""
+    """Refuse ratings that are not levels of the model."""
     shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
     refuse(news, strange(news.values, levels), UNLIKE, f"one of its levels {shown}; {IF_CHANGED}")
 
 
 def refuse(ratings: Ratings, wrong: BoolArray, problem: str, expected: str) -> None:
-    """Raise an error if any are wrong; the problem has places for user, item and value of the first."""
+    """Raise an error if any are wrong; the problem has placeholders for user, item and value of the first."""
     places = np.flatnonzero(wrong)
     if len(places):
         first = places[0]
@@ -228,21 +228,21 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     keys = np.concatenate([old.user_rows, who]).astype(np.int64) * len(items) + np.concatenate([old.item_rows, what])
     values, times = np.concatenate([old.values, new.values]), _times(old, new)
     adds_up = old.kind == "counts"
-    order = np.argsort(keys, kind="stable")  # of a pair, what is new comes last
+    order = np.argsort(keys, kind="stable")  # the new rating of a pair comes last
     ordered = keys[order]
     is_last = np.append(ordered[1:] != ordered[:-1], True)
     before, after = order[np.flatnonzero(~is_last)], order[np.flatnonzero(~is_last) + 1]
     is_unchanged = np.zeros(len(keys), np.bool_)
     if adds_up:
-        sums = values[before].astype(np.float64) + values[after]  # how often things were chosen in all
+        sums = values[before].astype(np.float64) + values[after]  # total number of choices
         if not (sums < FIRST_INFINITE).all():
-            raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
+            raise DataError("the counts of a pair add up to more than can be stored", expected="smaller ones")
         values[after] = sums
     else:
         is_unchanged[after] = values[before] == values[after]
     is_new = ~is_unchanged[len(old) :]
     kept, sources, titles = order[is_last], _sources(old.n_items, item_rows, len(items)), None
-    if old.item_titles is not None or new.item_titles is not None:  # What is known stays.
+    if old.item_titles is not None or new.item_titles is not None:  # Known titles stay.
         titles = pl.select(pl.coalesce(old.title_of(sources[0]), new.title_of(sources[1]))).to_series()
     ratings = Ratings(
         users,
@@ -273,7 +273,7 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
 
 
 def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, IntArray]:
-    """The old ids with new ones after them, and the rows of the new vocabulary in it."""
+    """The old ids followed by new ones, and the rows of the new vocabulary in it."""
     rows = old.rows_of(new.ids)
     is_new = rows < 0
     if not is_new.any():
@@ -281,14 +281,14 @@ def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, 
     known, strangers = old.ids, new.ids.filter(pl.Series(is_new))
     if known.dtype != strangers.dtype:
         if known.dtype != pl.String:
-            warn(f"{side} ids were integers, and are texts from now on: among the new ones is {strangers[0]!r}")
+            warn(f"{side} ids were integers and are texts from now on, because of the new id {strangers[0]!r}")
         known, strangers = known.cast(pl.String), strangers.cast(pl.String)
     rows[is_new] = len(old) + np.arange(len(strangers), dtype=np.int32)
     return Vocabulary(pl.concat([known, strangers.alias(known.name)])), rows
 
 
 def _times(old: Ratings, new: Ratings) -> TimeArray | None:
-    """Those that are known; an artifact has none."""
+    """The known times; an artifact has none."""
     if old.times is None and new.times is None:
         return None
     parts = [np.full(len(part), "NaT", "datetime64[s]") if part.times is None else part.times for part in (old, new)]
@@ -296,7 +296,7 @@ def _times(old: Ratings, new: Ratings) -> TimeArray | None:
 
 
 def _sources(n_old: int, rows: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Where the description of each row comes from: its row in the old ratings and in the new ones, or -1."""
+    """The source of the description of each row: its row in the old ratings and in the new ones, or -1."""
     own, brought = np.arange(n, dtype=np.int32), np.full(n, -1, np.int32)
     own[n_old:] = -1
     brought[rows] = np.arange(len(rows), dtype=np.int32)
@@ -306,7 +306,7 @@ def _sources(n_old: int, rows: IntArray, n: int) -> tuple[IntArray, IntArray]:
 def _attributes(
     old: pl.DataFrame | None, new: pl.DataFrame | None, own: IntArray, brought: IntArray
 ) -> pl.DataFrame | None:
-    """What is known stays, what is not comes from the new ratings."""
+    """Known values stay, missing ones come from the new ratings."""
     attributes = _attributes_at(new, brought)
     if old is None:
         return attributes
@@ -316,8 +316,8 @@ def _attributes(
         return pl.concat([old, attributes[old.height :]], how="diagonal_relaxed")
     except pl.exceptions.SchemaError as error:
         raise DataError(
-            f"the attributes of what is new are of another kind than those of the old ones ({error})",
-            expected="the same kinds of columns",
+            f"the new attributes are of another type than the old ones ({error})",
+            expected="the same types of columns",
         ) from error
 
 

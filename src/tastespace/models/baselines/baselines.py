@@ -11,18 +11,18 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
-from tastespace.data.kinds import Kind
+from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
-from tastespace.models.base.parameters import Range, check_int, check_number
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.biases import Baseline, damped_biases, taken
+from tastespace.parameters import Range, check_int, check_number
 from tastespace.progress import Observer
 
 
 @dataclass(frozen=True, eq=False)
 class BiasPosterior(Posterior):
-    """rating = mean + user bias + item bias; items are ranked by their appeal."""
+    """A posterior of biases: rating = mean + user bias + item bias; items are ranked by their appeal."""
 
     mean: float
     user_bias: FloatArray
@@ -63,7 +63,7 @@ class BiasBelief(Belief):
     """Users with their biases."""
 
     posterior: BiasPosterior
-    bias: FloatArray  # one a user
+    bias: FloatArray  # one per user
 
     def __len__(self) -> int:
         return len(self.bias)
@@ -79,7 +79,7 @@ class BiasBelief(Belief):
 
 @dataclass(kw_only=True)
 class _Biases(Recommender):
-    """A model that knows biases alone: a subclass says which; those of users are none unless it says so."""
+    """A model of biases alone; a subclass defines them, and user biases are zero by default."""
 
     posterior_class = BiasPosterior
 
@@ -91,7 +91,7 @@ class _Biases(Recommender):
         return BiasPosterior(observed.mean, users, items, self._appeal(observed, items), damping)
 
     def _biases(self, observed: Ratings) -> tuple[DoubleArray, DoubleArray, float]:
-        """Of users and of items, and the damping of those of users."""
+        """The biases of users and items, and the damping of user biases."""
         return np.zeros(observed.n_users), self._item_bias(observed), np.inf
 
     def _item_bias(self, observed: Ratings) -> DoubleArray:
@@ -103,12 +103,12 @@ class _Biases(Recommender):
 
 @dataclass(kw_only=True)
 class GlobalMean(_Biases):
-    """All users rate everything with the mean: the error to start from. It has no opinion on order."""
+    """Predicts the mean of all ratings for every pair: the error to start from. It does not rank items."""
 
 
 @dataclass(kw_only=True)
 class ItemMean(_Biases):
-    """rating = mean of the item, whoever asks; items with few ratings are pulled to the mean of all.
+    """Predicts the mean of the item for every user; items with few ratings are shrunk to the mean of all.
 
     With n ratings of sum s an item has (s + damping g) / (n + damping), g being the mean of all ratings.
     """
@@ -129,12 +129,16 @@ class ItemMean(_Biases):
 
 @dataclass(kw_only=True)
 class Popular(_Biases):
-    """Recommends what most people rated. Scores count raters; predicted ratings are the mean."""
+    """Recommends the most-rated items. Scores are numbers of raters; predicted ratings are the mean."""
 
     scores_are_ratings = False
 
     def suits(self, kind: Kind) -> bool:
-        return True  # It counts who rated what, and that is there whatever the values are.
+        return True  # It counts ratings, whatever their values.
+
+    @classmethod
+    def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
+        return [{}] if observed.kind in CHOICES else []
 
     def _appeal(self, observed: Ratings, items: FloatArray) -> FloatArray:
         return observed.by_item.counts.astype(np.float32)
@@ -142,7 +146,7 @@ class Popular(_Biases):
 
 @dataclass(kw_only=True)
 class DampedBias(_Biases):
-    """rating = mean + user bias + item bias, each pulled to zero as by `damping` extra ratings of none.
+    """rating = mean + user bias + item bias, each shrunk to zero as by `damping` extra ratings without bias.
 
     Minimises sum (r - g - c_i - d_j)^2 + user_damping |c|^2 + item_damping |d|^2 by alternating exact steps.
     """

@@ -30,6 +30,8 @@ s and right singular vectors V of F S, F is replaced by what these leave of it, 
     P = S (I - V E V^T) S,   E = s^2 / (1 + s^2)
 
 Replacing a user's row works as before, with x and r as V leaves them where they change G: a = S V (1 - E) V^T S x.
+For an item that the user does not have, c_ij = (f_i S V E) . (S V)_j / P_jj: an inner product, by which an index finds
+the items with the largest C.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ RANK = 256  # of P, where both would have more
 MORE_DIRECTIONS, ITERATIONS = 16, 3  # in the search for it
 STEPS = np.iinfo(np.int16).max  # in which weights are stored
 BLOCK_WEIGHTS = 1 << 20  # changed at once
+WITHOUT_USERS = 128  # whose ratings are left out at once
 
 
 @dataclass(frozen=True)
@@ -188,12 +191,15 @@ class ByUsers:
     entering = times
 
     def by_items(self) -> ByItems:
-        """The same as weights between items."""
+        """The same as weights between items, some rows at a time."""
         scaled = self.weights.multiply(1 / self.penalties).tocsr()
-        met = scaled.T @ self.inverse  # items x users
-        inverse = -np.asarray(met @ scaled)
-        inverse[np.diag_indices(len(inverse))] += 1 / self.penalties
-        return ByItems.of(inverse.astype(np.float32))
+        by_item, n = scaled.T.tocsr(), len(self.penalties)
+        inverse = np.empty((n, n), np.float32)
+        for part in blocks(n, n, BLOCK_WEIGHTS):
+            rows = -np.asarray((by_item[part] @ self.inverse) @ scaled)
+            rows[np.arange(len(rows)), np.arange(part.start, part.stop)] += 1 / self.penalties[part]
+            inverse[part] = rows
+        return ByItems.of(inverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +243,14 @@ class LowRank:
         each = [self.times(rows[[place]]) for place in range(rows.shape[0])]
         return np.asarray(rows.toarray() - np.vstack(each) / self.diagonal, np.float32)
 
+    def linear_of(self, rows: scipy.sparse.csr_array, places: IntArray, items: IntArray) -> FloatArray:
+        """c of some items only: each of them, and the place of its row."""
+        queries, own = (rows @ self.vectors) * self.explained, np.asarray(rows[places, items]).ravel()
+        met = np.empty(len(items), np.float32)
+        for some in blocks(len(items), queries.shape[1], BLOCK_WEIGHTS):
+            met[some] = np.einsum("nd,nd->n", queries[places[some]], self.vectors[items[some]])
+        return np.asarray(own - (own / self.penalties[items] - met) / self.diagonal[items], np.float32)
+
     def _met(self, rows: scipy.sparse.csr_array, scales: FloatArray) -> FloatMatrix:
         with threads.one_blas_thread():
             return np.asarray(((rows @ self.vectors) * scales) @ self.vectors.T)
@@ -245,16 +259,16 @@ class LowRank:
 Inverse: TypeAlias = ByItems | ByUsers | LowRank
 
 
-def _gram(weights: scipy.sparse.csr_array, observer: Observer) -> NDArray[Any]:
+def _gram(weights: scipy.sparse.csr_array, observer: Observer, n_threads: int = 1) -> NDArray[Any]:
     n = weights.shape[1]
     found = np.empty((n, n), weights.dtype)
-    fill_with_gram(found, weights.T.tocsr(), weights, 0.0, observer)
+    fill_with_gram(found, weights.T.tocsr(), weights, 0.0, observer, n_threads)
     return found
 
 
-def gram_of(weights: scipy.sparse.csr_array, observer: Observer = silent) -> FloatMatrix | None:
+def gram_of(weights: scipy.sparse.csr_array, observer: Observer = silent, n_threads: int = 1) -> FloatMatrix | None:
     """G = F^T F, if P is made from it: where there are more users than items."""
-    return _gram(weights, observer) if weights.shape[1] <= min(weights.shape[0], MOST_ROWS) else None
+    return _gram(weights, observer, n_threads) if weights.shape[1] <= min(weights.shape[0], MOST_ROWS) else None
 
 
 def _invert(gram: NDArray[Any], penalties: Any, observer: Observer) -> None:
@@ -287,8 +301,17 @@ def inverse_of(
     return by_users.by_items() if n_items < min(FEW_USERS * n_users, MOST_ROWS) else by_users
 
 
-def without(inverse: Inverse, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array) -> FloatMatrix:
+def without(
+    inverse: Inverse, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array, n_threads: int = 1
+) -> FloatMatrix:
     """c of users of whom only the rest of their ratings is known: as if the whole had never been seen."""
+    # Always as many users at once, since products of matrices may differ in their last digits with their sizes.
+    parts = blocks(whole.shape[0], 1, WITHOUT_USERS)
+    found = threads.mapped(lambda part: _without(inverse, whole[part], rest[part]), parts, n_threads)
+    return np.vstack([np.zeros((0, whole.shape[1]), np.float32), *found])
+
+
+def _without(inverse: Inverse, whole: scipy.sparse.csr_array, rest: scipy.sparse.csr_array) -> FloatMatrix:
     a, b = inverse.entering(whole), inverse.entering(rest)
     xa, xb, ra, rb = (
         np.asarray(rows.multiply(solved).sum(axis=1)).reshape(-1, 1)
@@ -337,6 +360,29 @@ class ChoiceModel:
         """C: one row a user, one column an item."""
         linear = self.inverse.linear(self.pairs.weigh(history, self.n_items))
         return propensities(linear, history.counts, self.shares)
+
+    def propensities_of(self, history: CSR, places: IntArray, items: IntArray) -> FloatArray:
+        """C of some items only: each of them, and the place of its user in the history. For a low rank."""
+        assert isinstance(self.inverse, LowRank)
+        linear = self.inverse.linear_of(self.pairs.weigh(history, self.n_items), places, items)
+        return propensities(linear[:, None], history.counts[places], self.shares[items, None])[:, 0]
+
+    def vectors(self) -> FloatMatrix:
+        """One row an item: C of items that a user does not have is an inner product, where c is above 0.
+
+        For a low rank, and so are the queries.
+        """
+        assert isinstance(self.inverse, LowRank)
+        return np.hstack([self.inverse.vectors / self.inverse.diagonal[:, None], self.shares[:, None]])
+
+    def queries(self, history: CSR) -> FloatMatrix:
+        """What the items' vectors are multiplied with, a row a user."""
+        assert isinstance(self.inverse, LowRank)
+        n = history.counts[:, None].astype(np.float32)
+        weights = self.pairs.weigh(history, self.n_items)
+        own = (weights @ self.inverse.vectors) * self.inverse.explained
+        popular = np.float32(POPULAR_RATINGS)
+        return np.hstack([own * (n / (n + popular)), popular / (n + popular)])
 
     def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
         """Partial correlations of choices, as in `tastespace.models.linear.ease`: -P_ij / sqrt(P_ii P_jj)."""

@@ -8,9 +8,11 @@ few would ever pick. The order here is
 C is the propensity to choose an item (`tastespace.models.composed.choice`), the probability that of the rating if it is
 chosen, from BPMF, and m_i what the user rates on average, shrunk to the mean of all. `weight` and the regularization of
 the choice side are found on held-out training ratings: a fifth of the ratings of some users, until 12 000 of those held
-out were liked. The values with the largest sum of NDCG@10 and recall@20 of liked items are taken. What is served has
-learned from all ratings. What the choice side predicts without some of them is known in closed form; the rating side of
-the search is a short chain that is thrown away.
+out were liked. The values with the largest sum of NDCG@10 and recall@20 of liked items are taken; but where one side
+alone is within a standard error of that, `weight` is 0 or infinity. The regularization is found among the most popular
+items, and compared with smaller ones among all items. What is served has learned from all ratings. What the choice side
+predicts without some of them is known in closed form; the rating side of the search is a short chain that is thrown
+away.
 
 How likely a choice is: of the unseen items of those users, the share that turned out to be held out, as an increasing
 function of C (isotonic regression). It means "among the next n_i / 4 choices" of a user with n_i ratings, and is best
@@ -34,16 +36,18 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
+from tastespace.distributions.normal_mixture import NormalMixture, average
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.transition import Trace
 from tastespace.models.base import posterior as base
-from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary
 from tastespace.models.composed.choice import (
     LEAST_PROPENSITY,
+    MOST_ROWS,
     ChoiceModel,
+    LowRank,
     PairWeights,
     gram_of,
     inverse_of,
@@ -52,10 +56,12 @@ from tastespace.models.composed.choice import (
 )
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
+from tastespace.parameters import check_number
 from tastespace.progress import Observer, Progress, silent
 
 REGULARIZATIONS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, inf)
+MOST_COMPARED = 10_000  # items with which a smaller regularization is compared: a matrix of 0.4 GB
 ROUGH_WEIGHTS = (0.0, 0.5, 2.0, inf)  # beside which the regularization is found
 USUAL_REGULARIZATION, USUAL_WEIGHT = 300.0, 0.5  # where there is nothing to judge by
 HELD_OUT_SHARE = 0.2  # of the ratings of a user
@@ -65,6 +71,7 @@ FEWEST_LIKED = 50  # with fewer, what is best is chance
 POPULAR_ITEMS = 1500  # among which the regularization is found
 SHORT_CHAIN = {"chains": 1, "warmup": 10, "draws": 10, "thin": 1}  # of the rating side of the search: longer ones agree
 LEAST_LIKED = 1e-3  # probability of liking something: so that one item that is disliked for sure is still an item
+BLOCK_DRAWS = 1 << 20  # scores of pairs in draws that are looked at together: 4 MB
 ANCHORS = 24  # items of each user whose probability is computed, to tell that of all others by their scores
 
 
@@ -122,17 +129,17 @@ class LikedProbabilities:
     slopes: DoubleArray
 
     @classmethod
-    def of(
-        cls, belief: base.Belief, rows: IntArray, scores: FloatMatrix, thresholds: DoubleArray
-    ) -> LikedProbabilities:
+    def of(cls, belief: DrawsBelief, rows: IntArray, thresholds: DoubleArray) -> LikedProbabilities:
         from scipy.special import ndtri
 
-        n_items = scores.shape[1]
-        anchors = np.unique(np.linspace(0, n_items - 1, ANCHORS).round().astype(np.int32))
+        draws = belief.posterior.draws
+        anchors = np.unique(np.linspace(0, len(draws.items) - 1, ANCHORS).round().astype(np.int32))
         pairs = base.Pairs(np.repeat(rows, len(anchors)), np.tile(anchors, len(rows)))
-        liked = liked_probabilities(belief, pairs, np.repeat(thresholds, len(anchors)))
+        of_draws = belief.score_draws(pairs)
+        liked = belief.predictive_of(of_draws).rating.at_least(np.repeat(thresholds, len(anchors)))
         liked = np.clip(liked, LEAST_LIKED, 1 - LEAST_LIKED).reshape(len(rows), -1)
-        x, y, w = scores[:, anchors].astype(np.float64), ndtri(liked), liked * (1 - liked)
+        x = draws.offset + draws.scale * average(of_draws.means, of_draws.weights).reshape(liked.shape)
+        y, w = ndtri(liked), liked * (1 - liked)
         w = w / w.sum(axis=1, keepdims=True)
         mean_x, mean_y = (w * x).sum(axis=1), (w * y).sum(axis=1)
         spread = (w * (x - mean_x[:, None]) ** 2).sum(axis=1)
@@ -140,18 +147,14 @@ class LikedProbabilities:
         slopes = np.maximum(slopes, 0)
         return cls(mean_y - slopes * mean_x, slopes)
 
+    def take(self, rows: Any) -> LikedProbabilities:
+        return LikedProbabilities(self.intercepts[rows], self.slopes[rows])
+
     def log(self, scores: FloatMatrix) -> FloatMatrix:
         from scipy.special import log_ndtr
 
         found = log_ndtr((self.intercepts[:, None] + self.slopes[:, None] * scores).astype(np.float32))
         return np.maximum(found, np.float32(np.log(LEAST_LIKED)), out=found)
-
-
-def liked_probabilities(belief: base.Belief, pairs: base.Pairs, thresholds: DoubleArray) -> DoubleArray:
-    """P(rating >= threshold), one threshold a pair."""
-    predictive = belief.predictive(pairs)
-    assert predictive is not None  # A rating side has a posterior.
-    return predictive.rating.at_least(thresholds)
 
 
 def combined(log_choice: NDArray[Any], log_liked: NDArray[Any], weight: float) -> NDArray[Any]:
@@ -177,7 +180,7 @@ class ChoiceCurve:
         unseen[rest.rows(), rest.columns] = False
         x, chosen = np.sort(log_choice[unseen]), log_choice[held.rows(), held.columns]
         if not len(x):
-            return cls.nothing()
+            return cls.nothing(0.0)
         # What rises begins where something was held out, so that only the counts up to the next of these matter.
         starts, n_chosen = np.unique(np.append(x[:1], chosen), return_counts=True)
         n_chosen[0] -= 1
@@ -189,13 +192,18 @@ class ChoiceCurve:
         return cls(centers, fitted.x[fitted.blocks[:-1]], len(chosen) / len(x))
 
     @classmethod
-    def nothing(cls) -> ChoiceCurve:
+    def nothing(cls, base_rate: float) -> ChoiceCurve:
         """Where no ratings could be held out: the propensity itself."""
         logs = np.linspace(np.log(1e-6), 0, 200)
-        return cls(logs, np.exp(logs), 0.0)
+        return cls(logs, np.exp(logs), base_rate)
 
     def of_logs(self, logs: NDArray[Any]) -> FloatArray:
         return np.asarray(np.interp(logs, self.logs, self.probabilities), np.float32)
+
+
+def _mean_share(observed: Ratings) -> float:
+    """The share of users who have rated an item, averaged over the items."""
+    return len(observed) / max(observed.n_users * observed.n_items, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,12 +213,14 @@ class Search:
     observed: Ratings
     held: HeldOut
     log_liked: FloatMatrix  # of the users and all items
+    n_threads: int
 
     @classmethod
-    def of(cls, observed: Ratings, held: HeldOut, rating: base.Belief) -> Search:
+    def of(cls, observed: Ratings, held: HeldOut, rating: DrawsBelief) -> Search:
         rows, thresholds = np.arange(len(held.rows), dtype=np.int32), PairWeights.of(observed).liked_from(held.rest)
         scores = np.vstack([block for _, block in base.score_blocks(rating, len(rows), observed.n_items)])
-        return cls(observed, held, LikedProbabilities.of(rating, rows, scores, thresholds).log(scores))
+        log_liked = LikedProbabilities.of(rating, rows, thresholds).log(scores)
+        return cls(observed, held, log_liked, rating.threads)
 
     @cached_property
     def wanted(self) -> BoolArray:
@@ -226,8 +236,6 @@ class Search:
 
     def regularization(self, weights: Sequence[float], gram: FloatMatrix | None) -> float:
         """The best of the choice side, together with any of the weights, on a catalogue of the most popular items."""
-        if self.tells_nothing:
-            return USUAL_REGULARIZATION
         counts = self.observed.by_item.counts
         popular = np.sort(np.argsort(-counts, kind="stable")[:POPULAR_ITEMS])
         pairs, n = PairWeights.of(self.observed), self.observed.n_items
@@ -242,38 +250,57 @@ class Search:
         def value(place: int) -> float:
             if not 0 <= place < len(REGULARIZATIONS):
                 return -inf
-            linear = without(
-                inverse_of(every, REGULARIZATIONS[place], silent, None if gram is None else gram.copy()), whole, rest
-            )
-            return max(self._values(np.log(propensities(linear, self.held.rest.counts, shares)), weights, popular))
+            known = None if gram is None else gram.copy()
+            linear = without(inverse_of(every, REGULARIZATIONS[place], silent, known), whole, rest)
+            log_choice = np.log(propensities(linear, self.held.rest.counts, shares))
+            return max(float(each.mean()) for each in self._values(log_choice, weights, popular))
 
         place = REGULARIZATIONS.index(USUAL_REGULARIZATION)  # Values rise to one best and fall: uphill from the middle.
-        while (uphill := max((place, place - 1, place + 1), key=value)) != place:
+        while True:
+            near = (place, place - 1, place + 1)
+            uphill = near[int(np.argmax(list(threads.mapped(value, near, self.n_threads))))]
+            if uphill == place:
+                return REGULARIZATIONS[place]
             place = uphill
-        return REGULARIZATIONS[place]
 
     def weight(self, log_choice: FloatMatrix) -> float:
-        """The best of the weights, by what the choice side makes of the rest of each user's ratings."""
+        """The best of the weights, by what the choice side makes of the rest of each user's ratings.
+
+        Where one side alone is within a standard error of the best, nothing says that the other one helps.
+        """
         if self.tells_nothing:
             return USUAL_WEIGHT
-        values = self._values(log_choice, WEIGHTS, slice(None))
-        return WEIGHTS[int(np.argmax(values))]
+        values = np.stack(self._values(log_choice, WEIGHTS, slice(None), self.n_threads))
+        best = int(np.argmax(values.mean(axis=1)))
+        for alone in (0, len(WEIGHTS) - 1):
+            lost = values[best] - values[alone]
+            if lost.mean() <= lost.std() / len(lost) ** 0.5:
+                return WEIGHTS[alone]
+        return WEIGHTS[best]
 
-    def _values(self, log_choice: FloatMatrix, weights: Sequence[float], items: Any) -> list[float]:
-        """What lists are worth with each weight, of some items."""
+    def value(self, log_choice: FloatMatrix, weights: Sequence[float]) -> float:
+        """What lists are worth with the best of the weights."""
+        return max(float(each.mean()) for each in self._values(log_choice, weights, slice(None), self.n_threads))
+
+    def _values(
+        self, log_choice: FloatMatrix, weights: Sequence[float], items: Any, n_threads: int = 1
+    ) -> list[DoubleArray]:
+        """What lists of some items are worth with each weight, to each user."""
         rest, wanted, log_liked = self.held.rest, self.wanted[:, items], self.log_liked[:, items]
         seen = np.zeros(self.log_liked.shape, np.bool_)
         seen[rest.rows(), rest.columns] = True
-        values = []
-        for weight in weights:
+        seen = seen[:, items]
+
+        def values(weight: float) -> DoubleArray:
             scores = combined(log_choice, log_liked, weight)
-            scores[seen[:, items]] = -np.inf
-            values.append(list_value(scores, wanted))
-        return values
+            scores[seen] = -np.inf
+            return list_values(scores, wanted)
+
+        return list(threads.mapped(values, weights, n_threads))
 
 
-def list_value(scores: FloatMatrix, wanted: BoolArray) -> float:
-    """NDCG@10 + recall@20 of the wanted items, averaged over the users who have any."""
+def list_values(scores: FloatMatrix, wanted: BoolArray) -> DoubleArray:
+    """NDCG@10 + recall@20 of the wanted items, for each of the users who have any."""
     n = min(20, scores.shape[1])
     top = np.argpartition(-scores, n - 1, axis=1)[:, :n]
     top = np.take_along_axis(top, np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable"), 1)
@@ -282,7 +309,7 @@ def list_value(scores: FloatMatrix, wanted: BoolArray) -> float:
     discounts = 1 / np.log2(np.arange(2, 12))[:n]
     ideal = np.cumsum(discounts)[np.minimum(n_wanted[has], len(discounts)) - 1]
     ndcg = (hits[has, : len(discounts)] * discounts).sum(axis=1) / ideal
-    return float(ndcg.mean() + (hits[has].sum(axis=1) / n_wanted[has]).mean())
+    return np.asarray(ndcg + hits[has].sum(axis=1) / n_wanted[has])
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,6 +322,14 @@ class JointPosterior(base.Posterior):
     found: Found
 
     keeps_users = False
+
+    @property
+    def people_at_once(self) -> int:
+        return self.rating.people_at_once
+
+    @property
+    def rated(self) -> DrawsPosterior:
+        return self.rating
 
     def believe(self, people: base.People, threads: int) -> JointBelief:
         return JointBelief(self, self.rating.believe(people, threads), people.history)
@@ -314,6 +349,22 @@ class JointPosterior(base.Posterior):
     @property
     def embeddings(self) -> FloatMatrix:
         return self.rating.embeddings
+
+    @property
+    def item_vectors(self) -> FloatMatrix | None:
+        """Those of the choice side, by which an index finds candidates, if it has any."""
+        has_some = self.found.weight < inf and isinstance(self.choice.inverse, LowRank)
+        return self.choice.vectors() if has_some else None
+
+    @property
+    def no_index(self) -> str:
+        if self.found.weight == inf:
+            return "has no item vectors where liking alone decides; expected a model that scores by inner products"
+        return (
+            f"has no item vectors: it has {self.choice.n_items:,} items, and looks at the weights between all of them, "
+            "which is exact and fast enough; expected no index, or a model that scores by inner products, such as BPMF "
+            f"(Joint itself with more than {MOST_ROWS:,} users and items)"
+        )
 
     @property
     def trace(self) -> Trace | None:
@@ -357,6 +408,7 @@ class JointBelief(base.Belief):
     rating: DrawsBelief
     history: CSR
     _latest: tuple[IntArray, FloatMatrix] | None = field(default=None, repr=False)
+    _usual: tuple[int, LikedProbabilities] | None = field(default=None, repr=False)
 
     is_latent = True  # Items are found by an approximation of the score.
 
@@ -387,11 +439,10 @@ class JointBelief(base.Belief):
 
     def scores(self, rows: IntArray) -> FloatMatrix:
         """The logarithm of the score, with probabilities of liking as `LikedProbabilities` tells them."""
-        log_choice, weight = self._log_choice(rows), self.posterior.found.weight
+        log_choice, weight = np.log(self._propensities(rows)), self.posterior.found.weight
         if weight == 0:
-            return log_choice.copy()
-        scores = self.rating.scores(rows)
-        log_liked = LikedProbabilities.of(self.rating, rows, scores, self.liked_from[rows]).log(scores)
+            return log_choice
+        log_liked = LikedProbabilities.of(self.rating, rows, self.liked_from[rows]).log(self.rating.scores(rows))
         return np.asarray(combined(log_choice, log_liked, weight), np.float32)
 
     def listed(self, pairs: base.Pairs) -> FloatArray:
@@ -403,6 +454,11 @@ class JointBelief(base.Belief):
         log_liked = np.log(np.maximum(liked, LEAST_LIKED)).astype(np.float32)
         return np.asarray(np.exp(combined(self._log_choices(pairs), log_liked, self.posterior.found.weight)))
 
+    @property
+    def bounds(self) -> Callable[[IntArray], FloatMatrix] | None:
+        """C, since no probability of liking is more than 1."""
+        return None if self.posterior.found.weight == inf else lambda rows: self._propensities(rows).copy()
+
     def probabilities(self, pairs: base.Pairs) -> FloatArray:
         return self.posterior.curve.of_logs(self._log_choices(pairs))
 
@@ -410,30 +466,58 @@ class JointBelief(base.Belief):
         return self.posterior.choice.contributions(self.history.take(np.array([row], np.int32)), items)
 
     def liked(self, pairs: base.Pairs, sds: float = 0.0) -> DoubleArray:
-        thresholds = self.liked_from[pairs.rows]
-        if sds:
-            thresholds = thresholds - sds * self.rating.summary(pairs)[1]
-        return liked_probabilities(self.rating, pairs, thresholds)
+        found, n_draws = np.empty(len(pairs)), self.rating.posterior.draws.items.shape[1]
+        for some in blocks(len(pairs), n_draws, BLOCK_DRAWS):
+            rows = pairs.rows[some]
+            scores = self.rating.score_draws(base.Pairs(rows, pairs.items[some]))
+            if sds:
+                sd = NormalMixture(scores.means, scores.sds, scores.weights).sd()
+                scores = replace(scores, means=scores.means + (sds * sd[:, None]).astype(np.float32))
+            found[some] = self.rating.predictive_of(scores).rating.at_least(self.liked_from[rows])
+        return found
 
     def drawn_liked(self, row: int, items: IntArray, rng: Generator) -> DoubleArray:
-        rows = np.array([row], np.int32)
-        usual = LikedProbabilities.of(self.rating, rows, self.rating.scores(rows), self.liked_from[rows])
+        first = row - row % self.rating.block  # Those who are held together are looked at together.
+        kept = self._usual
+        if kept is None or kept[0] != first:
+            rows = np.arange(first, min(first + self.rating.block, len(self)), dtype=np.int32)
+            kept = self._usual = first, LikedProbabilities.of(self.rating, rows, self.liked_from[rows])
+        usual = kept[1].take(slice(row - first, row - first + 1))
         return np.asarray(np.exp(usual.log(self.rating.draw_scores(row, 1, rng, items)))[0], np.float64)
+
+    @cached_property
+    def queries_of_choices(self) -> base.Queries | None:
+        choice = self.posterior.choice
+        if self.posterior.found.weight == inf or not isinstance(choice.inverse, LowRank):
+            return None
+        return base.Queries(choice.queries(self.history), np.zeros(len(self), np.float32), choice.vectors)
 
     def _log_choices(self, pairs: base.Pairs) -> FloatArray:
         """log C of pairs; that of an item never seen is the least there is."""
         rows, places = np.unique(pairs.rows, return_inverse=True)
-        found = np.full(len(pairs), np.log(np.float32(LEAST_PROPENSITY)), np.float32)
-        for some in blocks(len(rows), self.posterior.choice.n_items, base.BLOCK_SCORES):
+        found, choice = np.full(len(pairs), LEAST_PROPENSITY, np.float32), self.posterior.choice
+        is_low_rank = isinstance(choice.inverse, LowRank)  # Then items are looked at one by one.
+        for some in blocks(len(rows), 1 if is_low_rank else choice.n_items, base.BLOCK_SCORES):
             here = np.flatnonzero((places >= some.start) & (places < some.stop) & (pairs.items >= 0))
-            found[here] = self._log_choice(rows[some].astype(np.int32))[places[here] - some.start, pairs.items[here]]
+            which, items, people = places[here] - some.start, pairs.items[here], rows[some].astype(np.int32)
+            if is_low_rank:
+                found[here] = choice.propensities_of(self.history.take(people), which, items)
+            else:
+                found[here] = self._propensities(people)[which, items]
+        return np.log(found)
+
+    def _propensities(self, rows: IntArray) -> FloatMatrix:
+        """C, one row a person; the latest are kept, since those listed are asked about again."""
+        latest = self._latest  # Read once: several threads may ask.
+        if latest is not None and np.isin(rows, latest[0]).all():
+            known, found = latest
+            return found if np.array_equal(rows, known) else found[np.searchsorted(known, rows)]
+        found = self.posterior.choice.propensities(self.history.take(rows))
+        self._latest = rows, found
         return found
 
-    def _log_choice(self, rows: IntArray) -> FloatMatrix:
-        """log C, one row a person; the latest are kept, since those listed are asked about again."""
-        if self._latest is None or not np.array_equal(self._latest[0], rows):
-            self._latest = rows, np.log(self.posterior.choice.propensities(self.history.take(rows)))
-        return self._latest[1]
+    def prepare(self) -> None:
+        self.rating.prepare()
 
     @property
     def uncertainty(self) -> DrawsBelief:
@@ -504,9 +588,24 @@ class Joint(BPMF):
 
     @property
     def rating_posterior(self) -> DrawsPosterior:
+        return self._joint.rating
+
+    @property
+    def weight_(self) -> float:
+        """What was given, or found."""
+        return self._joint.found.weight
+
+    @property
+    def regularization_(self) -> float:
+        """What was given, or found."""
+        return self._joint.found.regularization
+
+    @property
+    def _joint(self) -> JointPosterior:
+        self.require_fitted()
         posterior = self.posterior_
         assert isinstance(posterior, JointPosterior)
-        return posterior.rating
+        return posterior
 
     def kept_up(self, posterior: JointPosterior, merged: Merged, seen: TrainingSummary, seed: int) -> JointPosterior:  # type: ignore[override]
         return self._again(posterior, super().kept_up(posterior.rating, merged, seen, seed), merged.ratings)
@@ -537,28 +636,44 @@ class Joint(BPMF):
         if len(held.rows) and "auto" in (self.weight, self.regularization):
             short, others = self._plain().set_params(**SHORT_CHAIN), observed.masked(~held.is_held)
             learned = short.infer_ratings(others, rng, silent, is_final=False)
-            people = base.People.strangers(held.rest)
+            people = base.People.new_users(held.rest)
             found = Search.of(observed, held, learned.believe(people, threads.resolve(self.threads)))
         observer(Progress("choosing the order of lists", 1, 3))
-        regularization, weight, curve = USUAL_REGULARIZATION, USUAL_WEIGHT, ChoiceCurve.nothing()
-        gram = None  # known from the search, if there is one
+        regularization, weight, curve = USUAL_REGULARIZATION, USUAL_WEIGHT, ChoiceCurve.nothing(_mean_share(observed))
+        weights = ROUGH_WEIGHTS if self.weight == "auto" else (float(self.weight),)
+        gram: FloatMatrix | None = None  # known from the search, if there is one
+        smaller: tuple[float, ...] = ()
         if self.regularization != "auto":
             regularization = float(self.regularization)
-        elif found is not None:
-            gram = gram_of(PairWeights.of(observed).weigh(observed.by_user, observed.n_items))
-            weights = ROUGH_WEIGHTS if self.weight == "auto" else [float(self.weight)]
+        elif found is not None and not found.tells_nothing:
+            pairs = PairWeights.of(observed)
+            gram = gram_of(pairs.weigh(observed.by_user, observed.n_items), silent, threads.resolve(self.threads))
             regularization = found.regularization(weights, gram)
+            if POPULAR_ITEMS < observed.n_items <= MOST_COMPARED:
+                smaller = REGULARIZATIONS[: REGULARIZATIONS.index(regularization)]
         observer(Progress("choosing the order of lists", 2, 3))
-        choice = ChoiceModel.of(observed, regularization, silent, gram)
+        choice, log_choice = self._choices(observed, regularization, held, gram)
+        for other in reversed(smaller):  # Items that are not so popular have fewer ratings, and may want less of it.
+            less = self._choices(observed, other, held, gram)
+            assert found is not None  # They were found by it.
+            if found.value(less[1], weights) <= found.value(log_choice, weights):
+                break
+            regularization, (choice, log_choice) = other, less
         if len(held.rows):
-            whole, rest = (choice.pairs.weigh(part, choice.n_items) for part in (held.whole, held.rest))
-            linear = without(choice.inverse, whole, rest)
-            log_choice = np.log(propensities(linear, held.rest.counts, choice.shares))
             curve = ChoiceCurve.of(log_choice, held.rest, held.held)
             weight = weight if found is None else found.weight(log_choice)
         weight = weight if self.weight == "auto" else float(self.weight)
         observer(Progress("choosing the order of lists", 3, 3))
         return JointPosterior(rating, choice, curve, Found(regularization, weight))
+
+    def _choices(
+        self, observed: Ratings, regularization: float, held: HeldOut, gram: FloatMatrix | None
+    ) -> tuple[ChoiceModel, FloatMatrix]:
+        """The choice side, and log C of users without what was held out."""
+        choice = ChoiceModel.of(observed, regularization, silent, None if gram is None else gram.copy())
+        whole, rest = (choice.pairs.weigh(part, choice.n_items) for part in (held.whole, held.rest))
+        linear = without(choice.inverse, whole, rest, threads.resolve(self.threads))
+        return choice, np.log(propensities(linear, held.rest.counts, choice.shares))
 
     def _plain(self) -> BPMF:
         """The rating side alone."""

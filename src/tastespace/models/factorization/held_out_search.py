@@ -1,15 +1,14 @@
-"""Search of settings on held-out ratings: what ALS, PMF, implicit feedback and curves share.
+"""Search of settings on held-out ratings, shared by ALS, PMF, implicit feedback and curves.
 
-A search tries one setting after the other, perhaps each from where another ended, and remembers the best. What is
-tried, and how a fit is judged, is the caller's.
+A search tries one setting after the other, perhaps each from the result of another, and remembers the best. The caller
+defines the settings and how a fit is judged.
 
 `regularisation="auto"`: the strengths that predict held-out ratings best.
 
-Only the product of the users' and items' strengths matters (scaling u up and v down by the same factor leaves
-the ratings alone), so one number is searched: upward in small steps from far too weak, every fit starting from
-the one before, until the held-out error has clearly turned; then a finer step on each side of the best. The
-strengths of the user and item biases follow, one after the other. Strengths of factors scale with the ratings,
-those of biases do not.
+Only the product of the users' and items' strengths matters (scaling u up and v down by the same factor does not change
+the ratings), so one number is searched: upward in small steps from far too weak, every fit starting from the one
+before, until the held-out error has clearly turned; then a finer step on each side of the best. The strengths of the
+user and item biases follow, one after the other. Strengths of factors scale with the ratings, those of biases do not.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tastespace.models.factorization.rows import score_pairs
 from tastespace.progress import Observer, Progress
 
 MIN_HELD_OUT = 20
-MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
+MEANINGFUL = 1e-4  # a smaller relative gain is noise
 
 Setting = TypeVar("Setting")
 Fit = TypeVar("Fit")
@@ -47,7 +46,7 @@ class Validation:
 
     @classmethod
     def split(cls, observed: Ratings, share: float, rng: Generator) -> Validation | None:
-        """None when the share would be too few ratings to learn anything from."""
+        """Hold out a share of the ratings; None if that would be too few to be informative."""
         n = len(observed)
         n_held_out = int(share * n)
         if n_held_out < MIN_HELD_OUT:
@@ -59,7 +58,7 @@ class Validation:
 
 @dataclass(frozen=True, eq=False)
 class Trial(Generic[Setting, Fit]):
-    """One fit of a search, and its error on what was held out."""
+    """One fit of a search, and its held-out error."""
 
     setting: Setting
     error: float
@@ -69,8 +68,8 @@ class Trial(Generic[Setting, Fit]):
 class HeldOutSearch(Generic[Setting, Fit]):
     """Tries settings and keeps the best; after `max_trials` it tries no more.
 
-    `fit` is given a setting and the trial to start from, None for the first; `report` is told of every trial and of
-    how many there have been.
+    `fit` takes a setting and the trial to start from, None for the first; `report` is called with every trial and the
+    number of trials.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class HeldOutSearch(Generic[Setting, Fit]):
     def try_all(
         self, settings: Iterable[Setting], *, patience: float = inf, gain: float = 0.0, from_last: bool = False
     ) -> bool:
-        """Try settings until `patience` of them in a row were no better; returns whether the best has changed.
+        """Try settings until `patience` of them in a row are no better; returns whether the best has changed.
 
         Better is an error that is smaller by more than the share `gain`. Fits start from the best one, or from the
         last.
@@ -120,15 +119,15 @@ def repeated(setting: Setting, step: Callable[[Setting], Setting]) -> Iterator[S
 FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # for ratings of standard deviation 1
 PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
 WORSE_IN_A_ROW = 2
-# One step either way and no more: held-out ratings are mostly those of busy users, whose biases need no penalty,
+# Only one step either way: held-out ratings are mostly those of active users, whose biases need no penalty,
 # whereas a new user with one rating does.
 BIAS_STEPS = (1 / 3, 3.0)
-DEFAULT_STRENGTH = 0.1  # where there are too few ratings to hold any out
+DEFAULT_STRENGTH = 0.1  # if there are too few ratings to hold any out
 BLOCKS = ("users", "items", "user_bias", "item_bias")
 
 
 def validated(transition: Transition[ALSState], validation: Validation, threads: int) -> Measured[ALSState]:
-    """The transition, with the error of predictions of the held-out ratings, clipped as they will be."""
+    """The transition, with the error of clipped predictions of the held-out ratings."""
     train, held_out = validation.train, validation.held_out
 
     def rmse(state: ALSState) -> float:
@@ -141,7 +140,7 @@ def validated(transition: Transition[ALSState], validation: Validation, threads:
 
 
 def standard(strength: float, ratings: Ratings) -> Strengths:
-    """A strength for ratings of standard deviation 1 as the strengths of these ratings."""
+    """Strengths for these ratings from one for ratings of standard deviation 1."""
     factors = strength * (ratings.standard_deviation or 1.0)
     return Strengths(factors, factors, strength, strength)
 
@@ -161,12 +160,12 @@ def search_strengths(
     rng: Generator,
     observer: Observer,
 ) -> Trial[Strengths, ALSState]:
-    """The best strengths for a transition that measures the held-out error, with the factors they led to."""
+    """The best strengths for a transition that measures the held-out error, with the resulting factors."""
 
     def fit(strengths: Strengths, start: Trial[Strengths, ALSState] | None) -> Trial[Strengths, ALSState]:
         transition = bind(Penalty(strengths, weighting))
         state = transition.init(rng) if start is None else start.fit
-        # The trial is worth its last error, not its luckiest: the refit runs to convergence as well.
+        # The last error counts, not the smallest: the refit runs to convergence as well.
         state, trace = ascend(transition, state, rng, steps=sweeps, stop=has_converged)
         return Trial(strengths, trace[-1][HELD_OUT], state)
 
@@ -186,12 +185,12 @@ def search_strengths(
     for block in ("user_bias", "item_bias") if biases else ():
         for factor in BIAS_STEPS:
             if search.try_all([scaled(search.best.setting, factor, (block,))], gain=MEANINGFUL):
-                break  # Weaker helped, so stronger does not.
+                break  # Weaker helped, so stronger cannot.
     return search.best
 
 
 def has_converged(trace: list[Stats]) -> bool:
-    """The held-out error has stopped moving, or has begun to rise."""
+    """Whether the held-out error has stopped changing, or has started to rise."""
     return no_improvement(HELD_OUT, 2)(trace) or (
         len(trace) > 2 and trace[-2][HELD_OUT] - trace[-1][HELD_OUT] < 2e-4 * trace[-1][HELD_OUT]
     )

@@ -1,7 +1,7 @@
-"""Rows of one side given the other: the door to the row kernel, how rows move, their moments, and scores of pairs.
+"""Rows of one side given the other: the interface to the row kernel, moves of rows, their moments, and scores of pairs.
 
-Rows with a normal prior are drawn at once. `sphere` has rows that are confined to a sphere, and take moves that leave
-their distribution alone.
+Rows with a normal prior are drawn at once. `sphere` has rows on a sphere, which take moves that leave their
+distribution invariant.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from tastespace.inference.transition import Stats
     from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 
-BLOCK_ROWS = 4096  # whose noise comes from one generator, and which are summed together
-WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the size of their number
+BLOCK_ROWS = 4096  # rows per block, with one generator for their noise and one sum
+WHERE_IT_PAYS = -1  # rows with few ratings are drawn by solving a system of that size
 
 
 @dataclass(frozen=True, eq=False)
 class RatingBlock:
-    """Ratings grouped by the rows to be solved; (targets - offset) / scale is what the inner products should be.
+    """Ratings grouped by the rows to be solved; inner products are fitted to (targets - offset) / scale.
 
     The kernel takes offset and scale with each rating: a hundred million are not copied for them.
     """
@@ -39,8 +39,8 @@ class RatingBlock:
     offsets: OffsetArray
     columns: IntArray
     targets: AnyFloats
-    weights: AnyFloats | None = None  # one a rating; None for 1
-    column_weights: AnyFloats | None = None  # one a row of the other side, times the weights
+    weights: AnyFloats | None = None  # one per rating; None for 1
+    column_weights: AnyFloats | None = None  # one per row of the other side, times the weights
     offset: float = 0.0
     scale: float = 1.0
 
@@ -53,7 +53,7 @@ class RatingBlock:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What a hyper-prior needs to know of a side: sums and sums of products over all rows, in double."""
+    """The moments of a side for a hyper-prior: sums and sums of products over all rows, in double."""
 
     n: int
     total: DoubleArray  # D
@@ -86,24 +86,24 @@ class Factors:
 
     @cached_property
     def average(self) -> Factors:
-        """One row: what to think of a user of whom nothing is known, where zero would be no answer."""
+        """The average row, for users about whom nothing is known if zero would be unsuitable."""
         bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
         return Factors(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
 
     def each(self, function: Callable[..., AnyFloats], *others: Factors) -> Factors:
-        """A function of the factors, and of the biases where there are any, with those of others in the same form."""
+        """Apply a function to the factors, and to the biases if there are any, together with those of others."""
         factors = function(self.factors, *(other.factors for other in others))
         return Factors(factors, None if self.bias is None else function(self.bias, *(other.bias for other in others)))
 
     def where(self, which: BoolArray, others: Factors) -> Factors:
-        """These rows where `which`, those of the others elsewhere."""
+        """These rows where `which` is true, those of the others elsewhere."""
         factors = np.where(which[:, None], self.factors, others.factors)
         if self.bias is None or others.bias is None:
             return Factors(factors)
         return Factors(factors, np.where(which, self.bias, others.bias))
 
     def averaged(self, where: BoolArray, others: Factors) -> Factors:
-        """These rows, and those of a mask as the average of others."""
+        """These rows, with those of a mask replaced by the average of others."""
         return self.where(~where, others.average) if where.any() else self
 
     def masked(self, keep: BoolArray) -> Factors:
@@ -113,7 +113,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class RowPrior:
-    """Gaussian prior of a row's factors, N(mean, precision^-1), and of its bias, times an optional scale a row."""
+    """Gaussian prior of a row's factors, N(mean, precision^-1), and of its bias, times an optional scale per row."""
 
     precision: AnyFloats  # D x D
     linear: AnyFloats  # 1 x D or n x D: precision @ mean
@@ -124,7 +124,7 @@ class RowPrior:
 
 
 def kernel_arguments(side: RatingBlock, other: Factors, prior: RowPrior, out: Factors) -> dict[str, Any]:
-    """What every kernel of rows takes; rows are left in `out`."""
+    """The arguments of every kernel of rows; rows are returned in `out`."""
     return {
         "offsets": side.offsets,
         "columns": side.columns,
@@ -146,11 +146,11 @@ def kernel_arguments(side: RatingBlock, other: Factors, prior: RowPrior, out: Fa
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """The new points of a side, and the least value of each row's energy (less the prior's constant)."""
+    """The new points of a side, and the minimum of each row's energy (without the prior's constant)."""
 
     points: Factors
     minimum: DoubleArray  # n
-    squares: DoubleArray | None = None  # n: weighted squared errors at the new points, where they were drawn
+    squares: DoubleArray | None = None  # n: weighted squared errors at the new points, if they were drawn
 
 
 def solve_rows(
@@ -203,7 +203,7 @@ Axis = Literal["user", "item"]
 
 @dataclass(frozen=True, eq=False)
 class GivenRows:
-    """The rows of one side where they are now, the other side, and the responses that moves of them are given.
+    """The current rows of one side, the other side, and the responses for their moves.
 
     Responses are normal around the scores with precision alpha, times weights, times the row's own.
     """
@@ -214,10 +214,10 @@ class GivenRows:
     other: Factors
     threads: int = 1
     alpha: float = 1.0
-    row_precision: AnyFloats | None = None  # one a row
+    row_precision: AnyFloats | None = None  # one per row
 
     def scores(self, offset: float = 0.0) -> AnyFloats:
-        """Of each rating, where rows are now."""
+        """The scores of each rating at the current rows."""
         return row_scores(self.side, self.rows, self.other, offset, self.threads)
 
     def responding(self, targets: AnyFloats, offset: float, weights: AnyFloats | None = None) -> GivenRows:
@@ -231,26 +231,26 @@ class Moved:
     """Rows after a move."""
 
     points: Factors
-    squares: DoubleArray  # the squared errors that they leave, one a row
+    squares: DoubleArray  # the squared errors, one per row
     tuning: DualAveraging | None
     stats: Stats
 
 
 class RowMoves(Protocol):
-    """Of all rows of one side."""
+    """Moves of all rows of one side."""
 
     @property
     def sphere(self) -> Sphere | None:
-        """That rows lie on, if they do."""
+        """The sphere of the rows, if there is one."""
 
     def solved(self, given: GivenRows, prior: RowPrior) -> Factors:
-        """Where the energy of each row is least."""
+        """The minimum of the energy of each row."""
 
     def drawn(self, given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
-        """From their distribution, whatever they were before, and the squared errors that they leave."""
+        """Independent draws from their distribution, and the squared errors."""
 
     def moved(self, given: GivenRows, population: Population, tuning: DualAveraging | None, rng: Generator) -> Moved:
-        """By a move that leaves their distribution alone: one of many."""
+        """Rows after one move that leaves their distribution invariant."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ NORMAL_ROWS = NormalRows()
 
 
 def row_blocks(n_rows: int) -> list[slice]:
-    """Rows in blocks, the last of which may be smaller."""
+    """Blocks of rows, the last of which may be smaller."""
     return [slice(first, min(first + BLOCK_ROWS, n_rows)) for first in range(0, n_rows, BLOCK_ROWS)]
 
 
@@ -288,7 +288,7 @@ def row_noise(
     """Standard normals for the factors of rows and, if there are any, their biases.
 
     Each block of rows has a child of the chain's generator. Children are counted, and every sweep has as many, so that
-    one is keyed by (seed, chain, sweep, side, block): who knows these makes the noise of a block without the others.
+    one is keyed by (seed, chain, sweep, side, block): the noise of a block can be generated without the others.
     """
     noise, bias_noise = np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None
     blocks = row_blocks(n_rows)
@@ -300,7 +300,7 @@ def row_noise(
 
 
 def draw_rows(given: GivenRows, prior: RowPrior, rng: Generator) -> tuple[Factors, DoubleArray]:
-    """Rows of one side given the other, and the squared errors that they leave."""
+    """Rows of one side drawn given the other, and their squared errors."""
     side, other, own = given.side, given.other, given.row_precision
     noise, bias_noise = row_noise(
         rng, len(side.offsets) - 1, other.factors.shape[1], other.factors.dtype, has_bias=other.bias is not None
@@ -320,7 +320,7 @@ def draw_rows(given: GivenRows, prior: RowPrior, rng: Generator) -> tuple[Factor
 
 
 def require_finite(what: str, figure: float) -> None:
-    """Stop a chain that has left the numbers."""
+    """Raise an error if a figure of a chain is not finite."""
     if not isfinite(figure):
         raise NonFiniteStateError(
             f"the {what} became {figure}; expected finite numbers: check the ratings for extreme values, or try "
@@ -350,6 +350,6 @@ def score_pairs(
 
 
 def _single(points: Factors) -> Factors:
-    """In single precision, as scores are computed."""
+    """The points in single precision, as scores are computed."""
     bias = None if points.bias is None else np.ascontiguousarray(points.bias, np.float32)
     return Factors(np.ascontiguousarray(points.factors, np.float32), bias)

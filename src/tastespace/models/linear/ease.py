@@ -20,6 +20,10 @@ lambda P = I - H with H = X^T (X X^T + lambda I)^-1 X, and so
 
     B_ij = H_ij / (1 - H_jj)   for i != j                                                        (by users)
 
+With an `item_share` items that many have are held back more: lambda I becomes D, D_jj = lambda + item_share * n_j for
+the n_j users of item j. All of the above holds for X D^-1/2 sqrt(lambda) in place of X, whose weights are those of X
+times sqrt(D_ii / D_jj): it is the same model in other units of the items.
+
 1 - H_jj = lambda P_jj, between 0 and 1, is kept beside B: it is how much of item j the other items leave unexplained,
 and makes weights comparable. -P_ij / sqrt(P_ii P_jj) = B_ij sqrt(P_jj / P_ii) is the partial correlation of two items:
 how much they go together beyond what all other items account for.
@@ -33,18 +37,19 @@ from math import inf
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import threads
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
+from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.lazy import sparse
-from tastespace.models.base.parameters import Range, check_int, check_number, thousand_users
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.implicit_feedback import OneClass
+from tastespace.parameters import Range, check_int, check_number, thousand_users
 from tastespace.progress import Observer, Progress
 
 BLOCK_PRODUCTS = 1 << 22  # products of rows held at once in sparse form: at most 64 MB
@@ -52,16 +57,21 @@ BLOCK_PRODUCTS = 1 << 22  # products of rows held at once in sparse form: at mos
 
 def fill_with_gram(
     out: AnyFloats,  # n x n, C-ordered
-    rows: sparse.csr_array,  # n x m, of the same precision
-    columns: sparse.csr_array,  # m x n: the same, transposed
-    diagonal: float,
+    rows: scipy.sparse.csr_array,  # n x m, of the same precision
+    columns: scipy.sparse.csr_array,  # m x n: the same, transposed
+    diagonal: float | DoubleArray,
     observer: Observer,
+    n_threads: int = 1,
 ) -> None:
-    """Write rows . rows^T + diagonal * I, some rows at a time."""
+    """Write rows . rows^T + a diagonal, some rows at a time."""
     n = len(out)
-    for part in blocks(n, n, BLOCK_PRODUCTS):
+
+    def fill(part: slice) -> int:
         (rows[part] @ columns).toarray(out=out[part])
-        observer(Progress("occurring together", part.stop, n))
+        return int(part.stop)
+
+    for stop in threads.mapped(fill, blocks(n, n, BLOCK_PRODUCTS), n_threads):
+        observer(Progress("occurring together", stop, n))
     out[np.diag_indices(n)] += diagonal
 
 
@@ -117,12 +127,16 @@ class ItemWeights:
     unexplained: FloatArray  # lambda P_jj, one an item; 1 for one that nobody has
 
 
-def item_weights(has: CSR, n_items: int, regularisation: float, observer: Observer) -> ItemWeights:
+def item_weights(
+    has: CSR, n_items: int, regularisation: float, observer: Observer, item_share: float = 0.0
+) -> ItemWeights:
     """B from what each user has (columns are item rows; values do not count)."""
     by_user = _matrix(has, n_items)
     by_item = by_user.T.tocsr()
+    # sqrt(D_jj / lambda)
+    units = np.sqrt(1 + item_share / regularisation * np.bincount(has.columns, minlength=n_items))
     solve = _by_users if is_by_users(len(has), n_items) else _by_items
-    return solve(by_user, by_item, regularisation, observer)
+    return solve(by_user, by_item, regularisation, units, observer)
 
 
 def is_by_users(n_users: int, n_items: int) -> bool:
@@ -136,12 +150,16 @@ def bytes_needed(n_items: int) -> int:
 
 
 def _by_items(
-    by_user: sparse.csr_array, by_item: sparse.csr_array, regularisation: float, observer: Observer
+    by_user: scipy.sparse.csr_array,
+    by_item: scipy.sparse.csr_array,
+    regularisation: float,
+    units: DoubleArray,
+    observer: Observer,
 ) -> ItemWeights:
     """-P_ij / P_jj, written over P."""
     n_items = by_item.shape[0]
     numbers = np.empty(n_items * n_items)
-    fill_with_gram(numbers.reshape(n_items, n_items), by_item, by_user, regularisation, observer)
+    fill_with_gram(numbers.reshape(n_items, n_items), by_item, by_user, regularisation * units**2, observer)
     invert(numbers.reshape(n_items, n_items), observer)
     precisions = _positive(np.diagonal(numbers.reshape(n_items, n_items)).copy())
     _divide_in_place(numbers, precisions, observer)
@@ -166,10 +184,15 @@ def _divide_in_place(numbers: DoubleArray, precisions: DoubleArray, observer: Ob
 
 
 def _by_users(
-    by_user: sparse.csr_array, by_item: sparse.csr_array, regularisation: float, observer: Observer
+    by_user: scipy.sparse.csr_array,
+    by_item: scipy.sparse.csr_array,
+    regularisation: float,
+    units: DoubleArray,
+    observer: Observer,
 ) -> ItemWeights:
-    """H_ij / (1 - H_jj), some columns at a time."""
+    """H_ij / (1 - H_jj), some columns at a time, of items in units of their regularisation."""
     n_users, n_items = by_user.shape
+    by_user, by_item = by_user.multiply(1 / units).tocsr(), by_item.multiply(1 / units[:, None]).tocsr()
     inverse = np.empty((n_users, n_users))
     fill_with_gram(inverse, by_user, by_item, regularisation, observer)
     invert(inverse, observer)
@@ -180,9 +203,9 @@ def _by_users(
         unexplained[part] = _positive(1 - explained[own])
         explained /= unexplained[part]
         explained[own] = 0
-        matrix[:, part] = explained
+        matrix[:, part] = explained * units[part] / units[:, None]
         observer(Progress("weights", part.stop, n_items))
-    return ItemWeights(matrix, unexplained.astype(np.float32))
+    return ItemWeights(matrix, (unexplained / units**2).astype(np.float32))
 
 
 def _positive(numbers: DoubleArray) -> DoubleArray:
@@ -195,10 +218,10 @@ def _positive(numbers: DoubleArray) -> DoubleArray:
     return numbers
 
 
-def _matrix(has: CSR, n_items: int) -> sparse.csr_array:
+def _matrix(has: CSR, n_items: int) -> scipy.sparse.csr_array:
     """X, users x items."""
     index = np.int32 if len(has.columns) <= MOST_SHORT else np.int64
-    return sparse.csr_array(
+    return scipy.sparse.csr_array(
         (np.ones(len(has.columns)), has.columns.astype(index), has.offsets.astype(index)), shape=(len(has), n_items)
     )
 
@@ -273,7 +296,7 @@ class LinearBelief(Belief):
 
     def scores(self, rows: IntArray) -> FloatMatrix:
         has = self.has.take(rows)
-        users = sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.posterior.n_items))
+        users = scipy.sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.posterior.n_items))
         scores: FloatMatrix = np.asarray(users @ self.posterior.weights.matrix)
         scores += TIE * self.posterior.shares
         return scores
@@ -301,15 +324,17 @@ class EASE(OneClass):
     means something, and `predict` does not clip it. Where it is 0, as with everything for someone of whom nothing is
     known, what more people have comes first.
 
-    `regularisation` pulls the weights to zero; where an item has many more users than that, it is hardly felt. Weights
-    take 4 bytes for each pair of items, and twice as much while fitting. A catalogue of more than `most_items` is
-    refused before it fills the memory.
+    `regularisation` pulls the weights to zero; where an item has many more users than that, it is hardly felt.
+    `item_share` adds this share of the number of users of an item to it, so that it is felt by popular items, too.
+    Weights take 4 bytes for each pair of items, and twice as much while fitting. A catalogue of more than `most_items`
+    is refused before it fills the memory.
 
     There is nothing random in it: neither `seed` nor `threads` changes anything. LAPACK works with one thread, so that
     the weights are the same to the last bit wherever it has the same instructions.
     """
 
     regularisation: float = 100.0
+    item_share: float = 0.0
     most_items: int = 20_000
 
     search_space = {"regularisation": Range(1, 10_000, unit=thousand_users)}
@@ -319,7 +344,14 @@ class EASE(OneClass):
     def check(self) -> None:
         super().check()
         check_number("regularisation", self.regularisation, above=0)
+        check_number("item_share", self.item_share, least=0)
         check_int("most_items", self.most_items, least=1)
+
+    @classmethod
+    def candidates(cls, observed: Ratings) -> list[dict[str, float]]:
+        if observed.kind not in CHOICES or observed.n_items > cls.most_items:
+            return []
+        return [{"regularisation": value, "item_share": 0.5} for value in (100.0, 30.0, 300.0, 1000.0)]
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
@@ -327,7 +359,8 @@ class EASE(OneClass):
         self.check_ratings(observed)
         self._require_room(observed)
         with threads.one_blas_thread():
-            weights = item_weights(observed.by_user, observed.n_items, float(self.regularisation), observer)
+            strengths = float(self.regularisation), observer, float(self.item_share)
+            weights = item_weights(observed.by_user, observed.n_items, *strengths)
         shares = observed.by_item.counts / max(observed.n_users, 1)
         return LinearPosterior(weights, shares.astype(np.float32))
 

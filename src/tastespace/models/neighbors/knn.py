@@ -1,4 +1,4 @@
-"""Item and user k-NN: how similar rows of ratings are, what follows for a rating, and both models."""
+"""Item and user k-NN: similarities of rows of ratings, predictions from them, and both models."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, Of
 from tastespace.data.csr import CSR, offsets_of
 from tastespace.data.ratings import Ratings
 from tastespace.index.search import Neighbours
-from tastespace.models.base.parameters import Choice, Range, check_int, check_number, check_option, thousand_users
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.biases import Baseline, damped_biases
+from tastespace.parameters import Choice, Range, check_int, check_number, check_option, thousand_users
 from tastespace.progress import Observer, Progress
 
 Similarity = Literal["cosine", "pearson", "adjusted-cosine"]
-SIMILARITIES: tuple[Similarity, ...] = ("cosine", "pearson", "adjusted-cosine")  # an artifact has the position
+SIMILARITIES: tuple[Similarity, ...] = ("cosine", "pearson", "adjusted-cosine")  # artifacts store the position
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The parameters that both neighbourhood models have.
+    """The parameters shared by both neighbourhood models.
 
     Between two items, sums are over the n users who rated both (between two users: over the items that both rated), and
-    x and y are what the two got:
+    x and y are the values of the two:
 
         cosine           s = sum x y / sqrt(sum x^2 * sum y^2) * n / (n + shrinkage), with sums of squares over all
                          ratings of each; x and y are residuals of the baseline
@@ -58,11 +58,11 @@ class Rule:
 
     @property
     def comparison(self) -> tuple[bool, float, int]:
-        """As kernels take it: whether sums of squares are over common ratings only, and two limits."""
+        """The rule as kernels take it: whether sums of squares are over common ratings only, and two limits."""
         return self.similarity != "cosine", self.shrinkage, self.min_common
 
     def array(self) -> DoubleArray:
-        """As an artifact keeps it."""
+        """The rule as an array for an artifact."""
         return np.array([SIMILARITIES.index(self.similarity), *astuple(self)[1:]], np.float64)
 
     @classmethod
@@ -72,14 +72,14 @@ class Rule:
         return cls(similarity, int(n_neighbours), shrinkage, int(min_common), min_similarity, damping)
 
 
-BLOCK_NEIGHBOURS = 1 << 22  # neighbours held at once before the empty places among them are dropped: 32 MB
+BLOCK_NEIGHBOURS = 1 << 22  # neighbours held at once before empty slots are dropped: 32 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """All that rows are compared with: users, or items. Each has the deviations of its ratings."""
+    """The users or items that rows are compared with, by the deviations of their ratings."""
 
-    by_column: CSR  # grouped by what they have in common with a query: between items by user
+    by_column: CSR  # grouped by what they share with a query: for items, by user
     squares: DoubleArray  # sum of the squared deviations of each
 
     @classmethod
@@ -89,12 +89,12 @@ class Others:
 
     @property
     def parts(self) -> tuple[OffsetArray, IntArray, FloatArray, DoubleArray]:
-        """As kernels take them."""
+        """The arrays as kernels take them."""
         return *self.by_column.parts, self.squares
 
 
 def similarities(queries: CSR, others: Others, rule: Rule, threads: int) -> FloatMatrix:
-    """How similar each query is to each of the others; 0 where they have too little in common."""
+    """The similarity of each query to each of the others; 0 if they have too little in common."""
     out = np.empty((len(queries), len(others.squares)), np.float32)
     given = *queries.parts, *others.parts, *rule.comparison
     _native.similarities(*given, out, threads)
@@ -102,7 +102,7 @@ def similarities(queries: CSR, others: Others, rule: Rule, threads: int) -> Floa
 
 
 def most_similar_to_each(by_column: CSR, n: int, rule: Rule, n_most: int, threads: int, observer: Observer) -> CSR:
-    """Each of n rows' most similar other rows, itself left out, best first (of equals the lower): at most `n_most`.
+    """For each of n rows at most `n_most` similar other rows, best first (ties: the lower row first).
 
     `by_column` has the deviations of the rows, grouped the other way. All pairs are compared, but never held at once.
     """
@@ -123,11 +123,11 @@ def most_similar_to_each(by_column: CSR, n: int, rule: Rule, n_most: int, thread
 
 @dataclass(frozen=True, eq=False)
 class Histories(Belief):
-    """What is believed about users: that they rate as they did. Ratings (columns are item rows) and biases."""
+    """The belief about users: their ratings (columns are item rows) and biases."""
 
     posterior: NeighbourPosterior
     ratings: CSR
-    bias: FloatArray  # one a user
+    bias: FloatArray  # one per user
     threads: int
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class Histories(Belief):
 
     @property
     def residuals(self) -> CSR:
-        """What the baseline leaves of the ratings."""
+        """The residuals of the ratings from the baseline."""
         return self.posterior.baseline.residuals(self.ratings, self.bias)
 
     def take(self, rows: IntArray) -> Histories:
@@ -156,22 +156,22 @@ class Histories(Belief):
 
 @dataclass(frozen=True, eq=False)
 class NeighbourPosterior(Posterior):
-    """rating = baseline + what the neighbours say; a subclass asks its kind of neighbours."""
+    """rating = baseline + adjustment by neighbours; subclasses define the neighbours."""
 
     baseline: Baseline
-    ratings: CSR  # of the training users: they are asked about like anyone else
+    ratings: CSR  # of the training users, who are treated like new users
     rule: Rule
 
     @abstractmethod
     def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
-        """What neighbours add to the baseline, for each item that each user of the belief is asked about.
+        """The adjustments by neighbours for the queried items of each user of the belief.
 
-        Those of a user are between two offsets; item row -1 is one never seen.
+        Those of a user are between two offsets; item row -1 is a new item.
         """
 
     @abstractmethod
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
-        """The same for every item, one row a user of the belief."""
+        """The same for every item, one row per user of the belief."""
 
     @property
     def n_items(self) -> int:
@@ -192,7 +192,7 @@ class NeighbourPosterior(Posterior):
 
 
 def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, Rule]:
-    """What `arrays` of the base class has written; parts that do not fit together are refused."""
+    """The parts written by `arrays` of the base class; inconsistent ones raise an error."""
     mean, damping = (float(value) for value in arrays["constants"])
     ratings = CSR(arrays["offsets"], arrays["columns"], arrays["values"])
     require_rows("ratings", ratings, len(arrays["item_bias"]))
@@ -200,7 +200,7 @@ def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, Rul
 
 
 def require_rows(name: str, rows: CSR, n_columns: int) -> None:
-    """Refuse compressed rows that are none: the kernels rely on them."""
+    """Raise an error for invalid compressed rows: the kernels rely on them."""
     offsets, columns = rows.offsets, rows.columns
     whole = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(columns) == len(rows.values)
     if not whole or (np.diff(offsets) < 0).any():
@@ -211,12 +211,12 @@ def require_rows(name: str, rows: CSR, n_columns: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ItemNeighbours(NeighbourPosterior):
-    """Similar items of every item, found in training: a user's ratings choose among them."""
+    """Similar items of every item, found in training, of which those a user has rated are used."""
 
     neighbours: CSR  # of each item, best first; values are similarities
 
     def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
-        """The residuals that a user gave to the items most similar to each, averaged."""
+        """The average residual of a user's ratings of the items most similar to each item."""
         out, rule = np.empty(len(items), np.float32), self.rule
         given = offsets, items, *self.neighbours.parts, *belief.residuals.parts
         _native.average_over_items(*given, rule.n_neighbours, rule.damping, out, belief.threads)
@@ -230,11 +230,11 @@ class ItemNeighbours(NeighbourPosterior):
 
     @cached_property
     def followers(self) -> CSR:
-        """The items that have each item among their neighbours."""
+        """For each item, the items that have it among their neighbours."""
         return self.neighbours.transposed(self.n_items)
 
     def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
-        """As training found them; 0 for items that are not among those it has kept."""
+        """Similarities found in training; 0 for pairs that were not kept."""
         out = np.zeros((len(item_rows), self.n_items), np.float32)
         found = self.neighbours.take(item_rows)
         out[found.rows(), found.columns] = found.values
@@ -260,7 +260,7 @@ class ItemNeighbours(NeighbourPosterior):
 
 
 def _deviations(baseline: Baseline, ratings: CSR, rule: Rule) -> CSR:
-    """What items are compared by, of each user."""
+    """The deviations of each user's ratings by which items are compared."""
     if rule.similarity != "adjusted-cosine":
         return baseline.residuals(ratings, baseline.user_bias(ratings))
     total = np.bincount(ratings.rows(), ratings.values, minlength=len(ratings))
@@ -273,33 +273,33 @@ BLOCK_SIMILARITIES = 1 << 24  # similarities held at once: 64 MB, whatever the n
 
 @dataclass(frozen=True, eq=False)
 class UserNeighbours(NeighbourPosterior):
-    """The training users, with whom someone who asks is compared at that moment.
+    """The training users, with whom users are compared at query time.
 
     Training users are compared with themselves as well, so that they get the same answers as a new user with their
     ratings. That counts only for items that they have rated. There their training rating counts even beside a newer one
-    of a history, because folding in does not know who asks.
+    of a history, because folding in does not know who the user is.
     """
 
     @cached_property
     def residuals(self) -> CSR:
-        """What the baseline leaves of the ratings of each training user."""
+        """The residuals of each training user's ratings from the baseline."""
         return self.baseline.residuals(self.ratings, self.baseline.user_bias(self.ratings))
 
     @cached_property
     def raters(self) -> CSR:
-        """The same, of each item."""
+        """The residuals grouped by item."""
         return self.residuals.transposed(self.n_items)
 
     @cached_property
     def others(self) -> Others:
-        """The training users, to be compared with."""
+        """The training users as candidates for neighbours."""
         by_item = self.raters
         if self.rule.similarity == "adjusted-cosine":
             by_item = self._less_item_means(self.ratings).transposed(self.n_items)
         return Others.of(by_item, len(self.ratings))
 
     def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
-        """The residuals that each item got from the users most similar to its user, averaged."""
+        """The average residual of each item's ratings by the users most similar to its user."""
         out, rule = np.empty(len(items), np.float32), self.rule
         for rows in self._blocks(belief):
             here = offsets[rows[0] : rows[-1] + 2]
@@ -322,7 +322,7 @@ class UserNeighbours(NeighbourPosterior):
         return ComparedHistories(self, belief.ratings, belief.bias, threads)
 
     def similarities(self, belief: Histories, rows: IntArray) -> FloatMatrix:
-        """How similar users of the belief are to all training users."""
+        """The similarities of users of the belief to all training users."""
         return similarities(self._deviations(belief.take(rows)), self.others, self.rule, belief.threads)
 
     @classmethod
@@ -330,11 +330,11 @@ class UserNeighbours(NeighbourPosterior):
         return cls(*shared_parts(arrays))
 
     def _blocks(self, belief: Histories) -> Iterator[IntArray]:
-        """So many users at a time that their similarities to all others can be held."""
+        """Blocks of users whose similarities to all others fit into memory."""
         return row_blocks(len(belief), len(self.ratings), BLOCK_SIMILARITIES)
 
     def _deviations(self, users: Histories) -> CSR:
-        """What users are compared by."""
+        """The deviations by which users are compared."""
         if self.rule.similarity == "adjusted-cosine":
             return self._less_item_means(users.ratings)
         return users.residuals
@@ -351,7 +351,7 @@ class UserNeighbours(NeighbourPosterior):
 
 @dataclass(frozen=True, eq=False)
 class ComparedHistories(Histories):
-    """The same of users who are compared with the training users."""
+    """Histories of users who are compared with the training users."""
 
     posterior: UserNeighbours
 
@@ -359,12 +359,12 @@ class ComparedHistories(Histories):
         return self.posterior.similarities(self, rows)
 
 
-BIAS_SWEEPS = 20  # alternating steps for the biases; they have long settled by then
+BIAS_SWEEPS = 20  # alternating steps for the biases, which have long converged by then
 
 
 @dataclass(kw_only=True)
 class _KNN(Recommender):
-    """The parameters of both, and what follows from them."""
+    """The shared parameters of both models."""
 
     n_neighbours: int = 20
     similarity: Similarity = "cosine"
@@ -396,13 +396,13 @@ class _KNN(Recommender):
 class ItemKNN(_KNN):
     """A user rates an item as they rated the items most similar to it.
 
-    rating = mean + user bias + item bias + average of what these leave of their ratings of the `n_neighbours` most
-    similar items, weighted by similarity. `similarity` is "cosine" (the default), "pearson" or "adjusted-cosine" (see
+    rating = mean + user bias + item bias + average residual of their ratings of the `n_neighbours` most similar items,
+    weighted by similarity. `similarity` is "cosine" (the default), "pearson" or "adjusted-cosine" (see
     `tastespace.models.neighbors.knn.Rule`), times n / (n + `shrinkage`) for n common raters. Neighbours have a
-    similarity above `min_similarity` and at least `min_common` common raters. `damping` pulls the average to zero, as
-    one more neighbour of that similarity would that was rated just as the biases say.
+    similarity above `min_similarity` and at least `min_common` common raters. `damping` shrinks the average to zero,
+    like one more neighbour of that similarity with a residual of 0.
 
-    The biases are those of `DampedBias`. Of each item, the `n_candidates` most similar ones are kept.
+    The biases are those of `DampedBias`. The `n_candidates` most similar items of each item are kept.
     """
 
     n_candidates: int = 400
@@ -432,11 +432,11 @@ class ItemKNN(_KNN):
 class UserKNN(_KNN):
     """A user rates an item as the users most similar to them rated it.
 
-    rating = mean + user bias + item bias + average of what these leave of the ratings that the item got from the
-    `n_neighbours` users most similar to them, weighted by similarity. `similarity`, `shrinkage`, `damping`,
-    `min_similarity` and `min_common` (here: items that both rated) are as in `ItemKNN`.
+    rating = mean + user bias + item bias + average residual of the ratings of the item by the `n_neighbours` users most
+    similar to them, weighted by similarity. `similarity`, `shrinkage`, `damping`, `min_similarity` and `min_common`
+    (here: items that both rated) are as in `ItemKNN`.
 
-    Nothing is learned but biases. Whoever asks, old or new, is compared with all training users at that moment.
+    Only biases are learned. Every user, known or new, is compared with all training users at query time.
     """
 
     n_neighbours: int = 40
@@ -444,7 +444,7 @@ class UserKNN(_KNN):
     search_space = {
         "n_neighbours": Range(10, 400, whole=True),
         "similarity": Choice(("cosine", "pearson", "adjusted-cosine")),
-        "shrinkage": Range(1, 200),  # by items that two users have in common: no matter how many users there are
+        "shrinkage": Range(1, 200),  # by the items that two users have in common, whatever the number of users
         "damping": Range(0.01, 10),
     }
     posterior_class = UserNeighbours

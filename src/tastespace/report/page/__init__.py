@@ -1,4 +1,7 @@
-"""The files of the web page and of the report: HTML, CSS and JavaScript of our own, and Plotly's from its package."""
+"""The files of the web page and of the report: our own HTML, CSS and JavaScript, and Plotly's from its package.
+
+Begin with `index.html` and `main.js`. This file puts them together, and imports nothing but errors.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def read(name: str) -> bytes:
 
 
 def document(head: str, body: str) -> str:
-    """A whole HTML file."""
+    """A complete HTML file."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -36,7 +39,7 @@ def document(head: str, body: str) -> str:
 
 
 def read_plotly() -> bytes:
-    """Plotly's JavaScript, which comes with the installed package: no page loads anything from elsewhere."""
+    """Plotly's JavaScript, which comes with the installed package: no page loads anything from another site."""
     if find_spec("plotly") is None:
         raise MissingExtraError("drawing figures", "plot")
     return (resources.files("plotly") / "package_data" / PLOTLY).read_bytes()

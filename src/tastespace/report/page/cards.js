@@ -44,7 +44,7 @@
 
   // Scores are not clipped to the range, so that they keep their order; displayed ones are. Without a range they are not
   // ratings.
-  // What the user would rate it: the score itself, where the model orders by that.
+  // The expected rating: the score itself, if the model orders by it.
   const rating = (entry) => entry.expected_rating ?? entry.score;
   const expected = (entry, range) => number(range ? Math.max(range[0], Math.min(range[1], rating(entry))) : entry.score);
 
@@ -53,7 +53,7 @@
     return entry.interval ? `${middle}, 90 % of ${isChoice ? "outcomes" : "ratings"} from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
   }
 
-  // Ratings that speak for the item, and those against.
+  // Ratings that raise the score of the item, and those that lower it.
   function reasons(entry, whose, isChoice) {
     const found = (entry.because || []).filter((reason) => reason.contribution);
     const listed = (chosen) => chosen.map((reason) => {
@@ -75,7 +75,17 @@
     return then === entry.rank ? "" : then > entry.rank ? `▲ ${then - entry.rank}` : `▼ ${entry.rank - then}`;
   }
 
-  function card(entry, { range, n, before, foundBy, whose, isChoice, actions, tag }) {
+  // Probabilities that the user chooses and likes the item, with the base rate; `liking` has that rate and the
+  // threshold of a liked rating.
+  function chances(entry, liking) {
+    if (entry.chosen_probability === undefined || entry.chosen_probability === null) return null;
+    const usual = `Among the next choices; ${percent(liking.base_rate, 1)} for an average item.`;
+    return make("div", { class: "quiet" },
+      make("span", { text: `chosen: ${percent(entry.chosen_probability)}`, title: usual }), " · ",
+      make("span", { text: `liked: ${percent(entry.liked_probability)}`, title: `A rating of at least ${number(liking.liked_from)}.` }));
+  }
+
+  function card(entry, { range, n, before, foundBy, whose, isChoice, liking, actions, tag }) {
     const move = moved(entry, before);
     const chance = entry.top_n_probability;
     return make("li", { class: move === "new" ? "card fresh" : "card", "data-item": entry.item },
@@ -89,7 +99,7 @@
       make("div", { class: "sure" },
         range ? bar(entry, range, isChoice) : null,
         make("div", {}, range ? "" : "score ", make("strong", { text: expected(entry, range) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
-        entry.chosen_probability === undefined || entry.chosen_probability === null ? null : make("div", { class: "quiet", text: `chosen: ${percent(entry.chosen_probability)} · liked: ${percent(entry.liked_probability)}` }),
+        chances(entry, liking),
         chance === null || chance === undefined ? null : make("div", {},
           `probability of the top ${n}: ${percent(chance)}`,
           make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being in the top ${n}` }))));
@@ -100,10 +110,13 @@
   }
 
   function cardTable(entries, caption, range) {
-    const columns = ["rank", "item", range ? "expected" : "score", "belief sd", "90 % from", "to", "P(top n)"];
+    const isOf = (name) => entries.some((entry) => entry[name] !== undefined && entry[name] !== null);
+    const shares = [["chosen", "chosen_probability"], ["liked", "liked_probability"], ["P(top n)", "top_n_probability"]].filter(([, name]) => isOf(name));
+    const columns = ["rank", "item", range ? "expected" : "score", "belief sd", "90 % from", "to", ...shares.map(([title]) => title)];
     const rows = () => entries.map((entry) => [
       String(entry.rank), entry.title || entry.item, expected(entry, range), number(entry.belief_sd),
-      number(entry.interval && entry.interval[0]), number(entry.interval && entry.interval[1]), percent(entry.top_n_probability),
+      number(entry.interval && entry.interval[0]), number(entry.interval && entry.interval[1]),
+      ...shares.map(([, name]) => percent(entry[name])),
     ]);
     return twin(() => table(caption, columns, rows(), { texts: [1] }));
   }

@@ -1,5 +1,5 @@
 "use strict";
-// The taste map: where items lie, what is near what, and where a user is among them.
+// The taste map: the positions of items, their neighbors, and the position of a user.
 (() => {
   const { make, ask, path, labelled, options, tasteCanvas, count, percent, say, number } = tastespace;
   const PATIENCE = 10 * 60 * 1000; // t-SNE of many items takes a while
@@ -12,16 +12,16 @@
   async function show(main, state, go) {
     const story = await tastespace.story.outline();
     if (!story.can.map) {
-      main.replaceChildren(make("h1", { text: "Taste map" }), make("p", { text: `${story.class} has no taste space, so that there is no map of it. A model with factors, such as bpmf, has one.` }));
+      main.replaceChildren(make("h1", { text: "Taste map" }), make("p", { text: `${story.class} has no taste space, so there is no map. A model with factors, such as bpmf, has one.` }));
       return;
     }
     const current = { method: state.method || "pca", colour: state.colour || "", user: state.user || "" };
     const place = make("div", { "aria-live": "off" });
-    const side = make("section", { class: "panel", "aria-label": "What is meant", "aria-live": "polite" }, make("p", { class: "quiet", text: "Point at an item, and click for what is like it. Drag to move, turn the wheel to zoom; or use the arrow keys, + and −, and Enter." }));
+    const side = make("section", { class: "panel", "aria-label": "Selected item", "aria-live": "polite" }, make("p", { class: "quiet", text: "Point at an item, and click it for similar items. Drag to move, turn the wheel to zoom; or use the arrow keys, + and −, and Enter." }));
     const about = make("p", { class: "quiet" });
     let shown = null;
     let map = null;
-    // Of several questions of a kind the last one counts.
+    // Only the response to the last request of each kind is shown.
     let [turn, asked, sought] = [0, 0, 0];
     let loading = new AbortController();
 

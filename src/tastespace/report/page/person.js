@@ -250,7 +250,7 @@
       list.replaceChildren(
         make("h2", { text: found.cold ? "Default list" : "Your list" }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        cards(found.items, { range: tastespace.scaleOf(story), n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices }),
+        cards(found.items, { range: tastespace.scaleOf(story), n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices, liking: found }),
         cardTable(found.items, "The same list", tastespace.scaleOf(story)));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };

@@ -2,13 +2,24 @@
 // The list of a user, by policy and filters. The URL has the whole state.
 (() => {
   const { make, ask, path, cards, cardTable, labelled, options, say, later, number, count } = tastespace;
-  const POLICIES = [
-    ["mean", "Best guess", "By the expected rating."],
+  // Name, label and description. The first is the default, and not part of the URL.
+  const BY_RATING = [
+    ["best", "Best guess", "By the expected rating."],
     ["cautious", "Safe", "By a lower bound of the expected rating: nothing risky."],
-    ["likely", "Likely", "By the probability of a rating above average."],
+    ["likely", "Likely", "By the probability that the user likes it."],
     ["curious", "Exploratory", "By an upper bound of the expected rating: uncertain items have a chance."],
     ["thompson", "Random", "By one posterior draw: another list every time, good on average."],
   ];
+  const BY_CHOICE = [
+    ["best", "Best", "By what the user would choose and like."],
+    ["cautious", "Safe", "The same, with a lower bound of the expected rating: nothing risky."],
+    ["likely", "Likely", "By the probability that the user likes it, if they choose it."],
+    ["curious", "Exploratory", "By choosing and liking, with an upper bound of the expected rating: uncertain items have a chance."],
+    ["rating", "Rating", "By the expected rating alone, whether or not the user would choose it."],
+    ["thompson", "Random", "By choosing and liking in one posterior draw: another list every time, good on average."],
+  ];
+  const policiesOf = (story) => (story.can.choices ? BY_CHOICE : BY_RATING);
+  const ORDER = { true: "the expected rating", false: "their score" };
 
   // The condition for the service, from the chosen filters.
   const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
@@ -37,12 +48,13 @@
     return wanted;
   }
 
-  function policySwitch(state, change) {
-    const description = make("p", { class: "quiet", text: (POLICIES.find(([name]) => name === (state.policy || "mean")) || POLICIES[0])[2] });
-    const choices = POLICIES.map(([name, text, words]) => make("label", {},
+  function policySwitch(state, policies, change) {
+    const [current, , shown] = policies.find(([name]) => name === state.policy) || policies[0];
+    const description = make("p", { class: "quiet", text: shown });
+    const choices = policies.map(([name, text, words]) => make("label", {},
       make("input", {
-        type: "radio", name: "policy", value: name, checked: name === (state.policy || "mean"),
-        onchange: () => { description.textContent = words; change({ policy: name === "mean" ? "" : name }); },
+        type: "radio", name: "policy", value: name, checked: name === current,
+        onchange: () => { description.textContent = words; change({ policy: name === policies[0][0] ? "" : name }); },
       }),
       make("span", { text })));
     return make("fieldset", {}, make("legend", { text: "Policy" }), make("div", { class: "switch" }, choices), description);
@@ -67,9 +79,9 @@
     const where = make("input", { type: "text", value: state.where || "", maxlength: "900", placeholder: "year >= 1990", spellcheck: "false", onchange: (event) => change({ where: event.target.value }) });
     controls.push(labelled("other condition", where));
     controls.push(labelled("diversity", make("select", { onchange: (event) => change({ diversity: event.target.value }) }, options([["", "none"], ["0.3", "some"], ["0.6", "much"]], state.diversity || ""))));
-    controls.push(labelled("how many", make("select", { onchange: (event) => change({ n: event.target.value }) }, options([["", "10"], ["20", "20"], ["50", "50"]], state.n || ""))));
+    controls.push(labelled("number", make("select", { onchange: (event) => change({ n: event.target.value }) }, options([["", "10"], ["20", "20"], ["50", "50"]], state.n || ""))));
     const seen = make("input", { type: "checkbox", id: "include-seen", checked: Boolean(state.seen), onchange: (event) => change({ seen: event.target.checked ? "1" : "" }) });
-    controls.push(make("div", { class: "check" }, seen, make("label", { for: "include-seen", text: "also what was rated" })));
+    controls.push(make("div", { class: "check" }, seen, make("label", { for: "include-seen", text: "include rated items" })));
     return make("div", { class: "controls" }, controls);
   }
 
@@ -142,6 +154,7 @@
     let before = null;
     let asked = new AbortController();
     const current = { ...state };
+    if (current.policy === "mean") current.policy = story.can.choices ? "rating" : "";  // of older links
 
     const load = async () => {
       asked.abort();
@@ -171,12 +184,12 @@
         before && found.items.length ? (changed ? `${changed} of ${found.items.length} are new in the list.` : "The same items as before.") : "",
       ].filter(Boolean);
       say(`${found.items.length} recommendations. ${words.join(" ")}`);
-      const whose = current.user ? "the ratings" : "what was rated";
+      const whose = current.user ? "the ratings" : "past ratings";
       list.replaceChildren(
         make("h2", { text: current.user ? `For ${current.user}` : "Default list", dir: "auto" }),
         make("p", { class: "quiet", id: "summary", text: words.join(" ") }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        tastespace.cards(found.items, { range: tastespace.scaleOf(story), n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, actions: story.can.map ? similar : null }),
+        tastespace.cards(found.items, { range: tastespace.scaleOf(story), n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, liking: found, actions: story.can.map ? similar : null }),
         cardTable(found.items, "The same list", tastespace.scaleOf(story)));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };
@@ -195,7 +208,7 @@
       make("h1", { text: "Recommendations" }),
       make("p", { class: "quiet", text: story.takes_choices ? "Bars show the score: dark is its uncertainty, light holds 90 % of outcomes." : "Bars show the expected rating: dark is its uncertainty, light holds 90 % of ratings." }),
       userSearch(current, change),
-      story.can.uncertainty ? policySwitch(current, change) : make("p", { class: "quiet", text: `${story.class} provides no uncertainty: lists are ordered by the expected rating.` }),
+      story.can.uncertainty ? policySwitch(current, policiesOf(story), change) : make("p", { class: "quiet", text: `${story.class} provides no uncertainty: lists are ordered by ${ORDER[story.scores_are_ratings]}.` }),
       filters(current, story.attributes, change),
       rated,
       list);

@@ -3,11 +3,11 @@
 (() => {
   const { make, table, figureOf, figure, number, percent, count } = tastespace;
   const NAMES = { rmse: "RMSE", mae: "MAE", crps: "CRPS", log_score: "log score", kendall_tau: "Kendall tau-b", pairwise_accuracy: "pairwise accuracy", auc: "AUC", map: "MAP", mrr: "MRR", ndcg: "NDCG", ndcg_rated: "NDCG (rated items)", hit_rate: "hit rate", log_loss: "log loss" };
-  const HIDDEN = new Set(["kind", "groups", "found", "calibration", "lists", "intervals", "reliability"]);
+  const HIDDEN = new Set(["kind", "groups", "found", "calibration", "lists", "intervals", "reliability", "popular", "popular_comparison", "verdicts", "fit_seconds"]);
   const TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
   const kept = {};
 
-  // Of the model that answers; requested once, and again after an error.
+  // Values of the model that answers; requested once, and again after an error.
   const asked = (what) => () => {
     kept[what] = kept[what] || tastespace.ask(`model/${what}`).catch((error) => {
       delete kept[what];
@@ -38,12 +38,13 @@
       ["to", (story) => figure(story.range[1])],
       ["factors", (story) => figure(story.parameters.n_factors)],
       ["history", (story) => story.seen],
+      ...(models.some(([, story]) => story.choice) ? [["chosen because", (story) => (story.choice ? story.choice.because : "–")]] : []),
     ].map(([name, get]) => [name, ...models.map(([, story]) => get(story))]);
     const set = [...new Set(models.flatMap(([, story]) => Object.keys(story.parameters)))];
     const parameters = set.map((name) => [name, ...models.map(([, story]) => (story.parameters[name] === null || story.parameters[name] === undefined ? "–" : String(story.parameters[name])))]);
     const columns = ["fact", ...models.map(([name]) => name)];
     const texts = models.map((_, place) => place + 1);
-    return [make("h2", { text: "Fitted on" }), table("What was fitted", columns, rows, { texts }), tastespace.twin(() => table("Parameters", columns, parameters, { texts }), "All parameters")];
+    return [make("h2", { text: "Fitted on" }), table("Model and training data", columns, rows, { texts }), tastespace.twin(() => table("Parameters", columns, parameters, { texts }), "All parameters")];
   }
 
   function measures(models) {
@@ -51,8 +52,11 @@
     const parts = [make("h2", { text: "Accuracy" })];
     if (!found.length) return [...parts, missing("Not measured: fit with --holdout 0.1 to hold out a tenth of the ratings, or report with --test FILE.")];
     const names = [...new Set(found.flatMap(([, [, one]]) => Object.keys(one).filter((name) => !HIDDEN.has(name))))];
-    const rows = names.map((name) => [display(name), ...found.map(([, [, one]]) => one[name])]);
-    parts.push(table("Metrics on held-out ratings", ["metric", ...found.map(([name, [where]]) => `${name} (${where})`)], rows));
+    // Each measured model is followed by the popularity baseline on the same ratings, which it should beat.
+    const columns = found.flatMap(([name, [where, one]]) => [[`${name} (${where})`, one], ...(one.popular ? [[`popular (${found.length > 1 ? `${name}, ` : ""}${where})`, one.popular]] : [])]);
+    const rows = names.map((name) => [display(name), ...columns.map(([, one]) => one[name])]);
+    for (const [, [, one]] of found) for (const verdict of one.verdicts || []) parts.push(make("p", { text: verdict.words }));
+    parts.push(table("Metrics on held-out ratings", ["metric", ...columns.map(([heading]) => heading)], rows));
     return parts;
   }
 
@@ -151,7 +155,7 @@
       const head = make("h2", { text: models.length > 1 ? `Inference of ${name}` : "Inference" });
       if (story.chains) return [head, ...oneChains(name, story.chains, models.length > 1)];
       if (story.course) return [head, course(story.course)];
-      return [head, missing(`${story.class} is computed in one step: there is no course to show.`)];
+      return [head, missing(`${story.class} is computed in one step, so there is no convergence to show.`)];
     });
   }
 

@@ -54,6 +54,7 @@ def model(context: ServiceContext, client: Reader) -> Response:
             "data": manifest["data"],
             "seen": manifest.get("seen"),
             "measures": manifest.get("measures") or {},
+            "choice": manifest.get("choice"),
             "index": None if index is None else {name: index[name] for name in ("chosen", "target", "curve")},
             "attributes": [] if attributes is None else attributes.columns,
             "ratings_stored": n_ratings,

@@ -36,7 +36,7 @@ class Asset:
 def _asset(name: str) -> Asset:
     content = page.read_plotly() if name == page.PLOTLY else page.read(name)
     kind = TYPES[name.rpartition(".")[2]]
-    # Without a timestamp the bytes are the same in every worker. The tag is weak: it stands for both forms.
+    # Without a timestamp the bytes are the same in every worker. The tag is weak: both forms have the same one.
     return Asset(content, gzip.compress(content, 6, mtime=0), f'W/"{hashlib.sha256(content).hexdigest()[:16]}"', kind)
 
 

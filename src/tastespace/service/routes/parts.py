@@ -1,4 +1,4 @@
-"""What the routes share: the context, who may ask, parameters, and how responses are written."""
+"""Shared parts of the routes: the context, authorization, parameters, and how responses are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alternating least squares: the recommender, and what it shares with others whose penalties have strengths."""
+"""Alternating least squares: the recommender, and the base class of recommenders with penalty strengths."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.random import Generator
 
-from tastespace import threads
+from tastespace import parameters, threads
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.inference.transition import HELD_OUT, Measured
-from tastespace.models.base import parameters
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization import held_out_search
@@ -34,7 +33,7 @@ SEPARATE = ("user_regularisation", "item_regularisation", "user_bias_regularisat
 
 
 class FindsStrengths(Recommender):
-    """A factorization with a penalty on each block, that of `ALS`."""
+    """A factorization with a penalty on each block, like that of `ALS`."""
 
     regularisation: Any
     weighting: Any
@@ -45,7 +44,7 @@ class FindsStrengths(Recommender):
 
     @property
     def _factors(self) -> PointPosterior | EmpiricalPosterior:
-        """What has the factors: a point, or draws."""
+        """The posterior with the factors: a point estimate, or draws."""
         posterior: PointPosterior | EmpiricalPosterior = self.posterior_  # type: ignore[assignment]
         return posterior
 
@@ -58,7 +57,7 @@ class FindsStrengths(Recommender):
 
     @property
     def learning_(self) -> Learning:
-        """How empirical Bayes came to its precisions; another regularisation learns none."""
+        """How empirical Bayes learned its precisions; other regularisations learn none."""
         self.require_fitted()
         found = self._factors
         if isinstance(found, PointPosterior):
@@ -78,7 +77,7 @@ class FindsStrengths(Recommender):
         return {block: float(getattr(self, name)) for block, name in own if getattr(self, name) is not None}
 
     def _all_given(self) -> bool:
-        """Whether every block has a strength of its own."""
+        """Whether every block has its own strength."""
         return self._own().keys() >= set(held_out_search.BLOCKS if self.biases else ("users", "items"))
 
     def _overridden(self, strengths: Strengths) -> Strengths:
@@ -86,14 +85,14 @@ class FindsStrengths(Recommender):
         return replace(strengths, **self._own())
 
     def _learner(self, settings: EmpiricalBayes, n_factors: int) -> EmpiricalFactorization:
-        """What learns the precisions of this factorization."""
+        """The object that learns the precisions of this factorization."""
         from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
 
         weighting, n_threads = WEIGHTINGS[self.weighting], threads.resolve(self.threads)
         return EmpiricalFactorization(settings, weighting, n_factors, self.biases, self._dtype, n_threads)
 
     def _check_strengths(self, words: list[str]) -> None:
-        """What the recommenders of this kind have in common; `words` are those that regularisation may be."""
+        """Check the shared parameters; `words` are the allowed words for regularisation."""
         parameters.check_number("validation_share", self.validation_share, above=0, below=1)
         for name in SEPARATE:
             if getattr(self, name) is not None:
@@ -106,7 +105,7 @@ class FindsStrengths(Recommender):
             parameters.check_number("regularisation", self.regularisation, above=0)
 
     def _check_empirical(self) -> None:
-        """Empirical Bayes learns all strengths."""
+        """Check parameters with empirical Bayes, which learns all strengths."""
         for name in SEPARATE:
             if (value := getattr(self, name)) is not None:
                 raise InvalidParameterError(
@@ -128,16 +127,16 @@ class ALS(FindsStrengths):
     of a row grows with its number of ratings n: "weighted" n (weighted-lambda), "plain" not at all, "blended"
     (the default) n + 100, which predicts better than either and keeps items with few ratings from the top.
 
-    `n_factors="auto"` takes as many factors as a short run of `BPMF` whose factors shrink finds to be of use, at most
+    `n_factors="auto"` takes as many factors as a short run of `BPMF` with a shrinkage prior finds useful, at most
     `most_factors`; see `n_factors_`.
 
     Stops when a sweep lowers the loss by less than `tolerance` of itself, after at most `sweeps` sweeps. With
     `early_stopping` a share of the ratings is held out first to find the number of sweeps that predicts them best.
     `validation_share` is that share, here and for "auto".
 
-    With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those under
-    which the ratings are the most probable, whatever the factors. Predictions are then means over draws from the
-    posterior at these strengths, and know how uncertain they are. `regularisation_` says what they were.
+    With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those with the
+    highest marginal likelihood of the ratings. Predictions are then means over draws from the posterior at these
+    strengths, with uncertainty. `regularisation_` has the strengths.
     """
 
     n_factors: int | Literal["auto"] = 32
@@ -193,7 +192,7 @@ class ALS(FindsStrengths):
         return self._learner(settings, known._known_factors()).infer(observed, rng, observer, held_out, given)
 
     def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None) -> Self:
-        """The same with a known number of factors, found by a short run of a sampler whose columns shrink."""
+        """The same model with a known number of factors, found by a short run of a sampler with shrinking columns."""
         if self.n_factors != "auto":
             return self
         from tastespace.models.factorization.gibbs.bpmf import BPMF
@@ -210,7 +209,7 @@ class ALS(FindsStrengths):
 
     @property
     def n_factors_(self) -> int:
-        """The number of factors: `n_factors`, or what was found."""
+        """The number of factors: `n_factors`, or the number found."""
         self.require_fitted()
         found = self._factors
         if isinstance(found, PointPosterior):
@@ -242,7 +241,7 @@ class ALS(FindsStrengths):
         rng: Generator,
         observer: Observer,
     ) -> tuple[ALSState, DoubleArray]:
-        """Where sweeps end that lower the loss, and the loss after each."""
+        """The state after sweeps that lower the loss, and the loss after each."""
         stop = small_change("loss", self.tolerance)
         state, trace = ascend(transition, start, rng, steps=sweeps, stop=stop, phase=phase, observer=observer)
         return state, np.array([stats["loss"] for stats in trace])
@@ -253,7 +252,7 @@ class ALS(FindsStrengths):
     def _best_sweeps(
         self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
     ) -> int:
-        """After how many sweeps the held-out ratings are predicted best."""
+        """The number of sweeps after which the held-out ratings are predicted best."""
         transition, stop = self._validated(validation, penalty), no_improvement(HELD_OUT, PATIENCE)
         phase = "finding when to stop"
         _, trace = ascend(transition, start, rng, steps=self.sweeps, stop=stop, phase=phase, observer=observer)
@@ -262,7 +261,7 @@ class ALS(FindsStrengths):
     def _penalty(
         self, observed: Ratings, validation: Validation | None, rng: Generator, observer: Observer
     ) -> tuple[Penalty, ALSState | None]:
-        """The penalty, and where the search for it ended, to start from."""
+        """The penalty, and the final state of its search, to start from."""
         weighting = WEIGHTINGS[self.weighting]
         if not isinstance(self.regularisation, str | EmpiricalBayes):
             return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None

@@ -19,12 +19,12 @@ from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior,
 if TYPE_CHECKING:
     from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 
-PATH, LEARNED = "learning:path", "learning:precisions"  # arrays that a posterior of empirical Bayes has
+PATH, LEARNED = "learning:path", "learning:precisions"  # arrays of a posterior of empirical Bayes
 
 
 @dataclass(frozen=True, eq=False)
 class PointPosterior(Posterior):
-    """rating = mean + user bias + item bias + user . item (no biases: None)."""
+    """A point estimate: rating = mean + user bias + item bias + user . item (no biases: None)."""
 
     mean: float
     users: Factors
@@ -33,7 +33,7 @@ class PointPosterior(Posterior):
     losses: DoubleArray  # after each sweep of the final fit
 
     def known(self, user_rows: IntArray) -> Factors:
-        """Where training left users; row -1 is someone never seen."""
+        """The users as fitted in training; row -1 is a new user."""
         found = self.users.each(lambda part: part[np.maximum(user_rows, 0)])
         return found.where(user_rows >= 0, found.each(np.zeros_like))
 
@@ -43,7 +43,7 @@ class PointPosterior(Posterior):
         return solve_rows(side, self.items, self.user_prior(history), name="user", threads=threads).points
 
     def user_prior(self, history: CSR) -> RowPrior:
-        """The prior of users with so many ratings."""
+        """The prior of users, which depends on their numbers of ratings."""
         factors = self.items.factors
         return self.penalty.prior("users", factors.shape[1], history.counts, factors.dtype)
 
@@ -59,7 +59,7 @@ class PointPosterior(Posterior):
 
     @property
     def is_latent(self) -> bool:
-        """Whether scores are no ratings, which follow from them."""
+        """Whether scores are latent and ratings are derived from them."""
         return False
 
     @property

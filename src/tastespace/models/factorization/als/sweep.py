@@ -21,25 +21,25 @@ from numpy.typing import NDArray
 from tastespace.arrays import AnyFloats
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization import rows as row_kernel
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+from tastespace.parameters import check_int, check_number
 
 
 @dataclass(frozen=True)
 class Weighting:
     """How a row's penalty grows with its ratings: per_rating * n + base.
 
-    Weighted-lambda is n (Zhou et al. 2008), plain is 1; n + base does better than either: like plain, it holds
-    rows with few ratings back, like weighted-lambda, it does not let go of those with many.
+    Weighted-lambda is n (Zhou et al. 2008), plain is 1; n + base does better than either: like plain, it regularizes
+    rows with few ratings, like weighted-lambda, also those with many.
     """
 
     per_rating: float
     base: float
 
     def of(self, counts: NDArray[Any]) -> NDArray[Any]:
-        """The weight of each row; a row without ratings has that of one, so that its answer is the prior's."""
+        """The weight of each row; a row without ratings has that of one rating, so that it follows the prior."""
         return np.asarray(self.per_rating * np.maximum(counts, 1) + self.base)
 
 
@@ -52,7 +52,7 @@ WEIGHTINGS = {
 
 @dataclass(frozen=True)
 class Strengths:
-    """How strongly each block is pulled to zero."""
+    """How strongly each block is shrunk to zero."""
 
     users: float
     items: float
@@ -60,7 +60,7 @@ class Strengths:
     item_bias: float
 
     def __post_init__(self) -> None:
-        # A number of numpy's would make arrays of its own type of those it is multiplied with.
+        # A NumPy number would change the type of arrays it is multiplied with.
         for block in fields(self):
             object.__setattr__(self, block.name, float(getattr(self, block.name)))
 
@@ -70,9 +70,9 @@ class Strengths:
         return cls(strength, strength, strength, strength)
 
     def as_grid(self, n: int = 5, ratio: float = 1.7) -> dict[str, list[float]]:
-        """Values to search around what was learned, as parameters of `ALS`: n of users and n of items.
+        """A grid of values around the learned ones, as parameters of `ALS`: n for users and n for items.
 
-        Geometric, upward from these: a point estimate wants more than draws do (docs/design/empirical-bayes.md).
+        Geometric, upward from these: a point estimate needs more than draws do (docs/design/empirical-bayes.md).
         """
         check_int("n", n, least=1)
         check_number("ratio", ratio, above=1)
@@ -111,7 +111,7 @@ class ALSState:
 
 @dataclass(frozen=True, eq=False)
 class AlternatingLeastSquares:
-    """One sweep: items given users, then users given items, so that users end where a fold-in would put them."""
+    """One sweep: items given users, then users given items, so that users equal their fold-in."""
 
     by_user: RatingBlock
     by_item: RatingBlock
@@ -149,12 +149,12 @@ class AlternatingLeastSquares:
         return ALSState(Factors(users, of_users), Factors(np.zeros((n_items, width), dtype), of_items))
 
     def from_items(self, items: Factors) -> ALSState:
-        """Users where these items put them."""
+        """The state with these items, and users fitted to them."""
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         return ALSState(users.points, items)
 
     def from_model(self, given: Start, rng: Generator) -> ALSState:
-        """The items of another model, in the unit of the ratings here, and users where these put them."""
+        """The state with the items of another model, in units of these ratings, and users fitted to them."""
         unit, root, dtype = self.by_item.scale, sqrt(self.by_item.scale), self.by_item.targets.dtype
         factors: AnyFloats = (given.factors(self.n_factors, self.start_sd * root, rng) / root).astype(dtype)
         return self.from_items(Factors(factors, (given.points.bias / unit).astype(dtype) if self.has_biases else None))

@@ -1,1 +1,5 @@
-"""Regularisation that is learned from the ratings themselves: empirical Bayes."""
+"""Empirical Bayes: regularization that is learned from the ratings.
+
+Begin with `settings.py`, then `inference.py`. May import `als/`, `gibbs/`, `likelihoods/` and `priors/`; `als/`, `sgd/`
+and `monotone/` use it where `regularisation="empirical-bayes"`.
+"""

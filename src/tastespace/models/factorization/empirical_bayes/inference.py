@@ -30,8 +30,8 @@ from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import RatingBlock
 from tastespace.progress import Observer
 
-# Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
-# hold stays anywhere.
+# Too weak rather than too strong: factors that are shrunk too much may vanish, and then their precision is
+# undetermined.
 START_SWEEPS, START_STRENGTH, FIRST_STRENGTH = 5, 0.05, 0.02
 TUNING_GAIN = 0.3  # of angles: how far a proposal that was accepted, or not, changes the logarithm of the next
 MIN_PRECISION, MAX_PRECISION = 1e-6, 1e6  # of precisions
@@ -39,13 +39,13 @@ MIN_PRECISION, MAX_PRECISION = 1e-6, 1e6  # of precisions
 
 @dataclass(frozen=True, eq=False)
 class FactorEvidence:
-    """The evidence of a factorization, as stochastic approximation asks for it.
+    """The evidence of a factorization, for stochastic approximation.
 
     With S_u = sum of w_i |u_i|^2 and N D numbers in U (likewise for items and biases), and |O| ratings,
 
         d log p / d lam_u = N D / (2 lam_u) - S_u / 2,      d log p / d alpha = |O| / (2 alpha) - 1/2 sum e^2
 
-    by the logarithm, and over the information N D / 2 that a precision of N D normal numbers has:
+    with respect to the logarithm, and divided by the information N D / 2 about a precision of N D normal numbers:
 
         1 - lam_u S_u / (N D),                              1 - alpha sum e^2 / |O|
 
@@ -55,8 +55,8 @@ class FactorEvidence:
 
     sweep: sweeps.FactorSweep
     coordinates: sweeps.Coordinates
-    strengths: Strengths | None = None  # to begin with, in units of the ratings' standard deviation
-    given: Start | None = None  # the items of another model, to begin from
+    strengths: Strengths | None = None  # the start, in units of the ratings' standard deviation
+    given: Start | None = None  # the items of another model, to start from
 
     @property
     def names(self) -> Sequence[str]:
@@ -85,7 +85,7 @@ class FactorEvidence:
         return np.array(list(map(self.slope, sizes, squares, map(exp, logarithms))))
 
     def slope(self, size: float, squares: float, precision: float) -> float:
-        """The slope by the logarithm of the precision of so many numbers, over its information."""
+        """The slope in the logarithm of the precision of `size` numbers, divided by its information."""
         return 1 - precision * squares / size
 
     def _usual(self, strength: float) -> Strengths:
@@ -100,17 +100,17 @@ class FactorEvidence:
         return ascend(ascent, None, rng, steps=START_SWEEPS)[0]
 
 
-# Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
+# Both halves of this many steps must agree to this share of a precision: smaller changes do not affect predictions.
 WINDOW, TOLERANCE = 12, 0.02
-# What is watched are users as they are drawn. Answers average what is expected of users given items, which scatters
-# about half as much.
+# Watched predictions use drawn users. Answers average expectations of users given items, which scatter about half as
+# much.
 INEXACT = 2 * MAX_ERROR
-VANISHED = 0.01  # of the variance of the noise: tastes that vary by less say nothing
+VANISHED = 0.01  # of the variance of the noise: tastes that vary by less are negligible
 
 
 @dataclass(frozen=True)
 class EmpiricalFactorization:
-    """A factorization whose regularisation is learned; what ALS and its kin know of themselves."""
+    """A factorization whose regularisation is learned, with the settings of ALS and similar models."""
 
     settings: EmpiricalBayes
     weighting: Weighting
@@ -136,7 +136,7 @@ class EmpiricalFactorization:
     def _learned(
         self, sweep: sweeps.FactorSweep, scale: float, given: Start | None, rng: Generator, observer: Observer
     ) -> tuple[sweeps.DrawingSweep, Learning]:
-        """What draws at the precisions found, from where the chain is, and the path in units of the ratings."""
+        """The sampler at the precisions found, from the current state, and the path in units of the ratings."""
         settings, coordinates = self.settings, sweeps.Coordinates(self.settings.tied, self.has_biases)
         start = settings.start
         strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
@@ -151,7 +151,7 @@ class EmpiricalFactorization:
         )
         if not converged(trace):
             warn(
-                f"the regularisation has not come to rest in {len(trace)} steps; expected the halves of the last "
+                f"the regularisation has not converged in {len(trace)} steps; expected the halves of the last "
                 f"{WINDOW} to agree: set most_steps={2 * len(trace)} or more, such as "
                 f"regularisation='empirical-bayes:most_steps={2 * len(trace)}'",
                 ConvergenceWarning,
@@ -163,8 +163,7 @@ class EmpiricalFactorization:
         precisions = named(approximation.averaged(trace, coordinates.names, WINDOW))
         if start is not None and sweep.taste_share(precisions) < VANISHED:
             warn(
-                f"nothing is left of the factors: from the start {start:g} they were held down so much that they could "
-                "not show what they are for; expected a weaker start, or none",
+                f"all factors vanished: the start {start:g} is too strong; expected a weaker one, or None",
                 ConvergenceWarning,
             )
         path = np.array([named(stats).in_ratings(scale).array() for stats in trace])
@@ -174,7 +173,7 @@ class EmpiricalFactorization:
     def _drawn(
         self, drawing: sweeps.DrawingSweep, model: FactorModel, watched: Watched, rng: Generator, observer: Observer
     ) -> tuple[ItemDraws, Trace]:
-        """Draws at these precisions, from where the learning of them ended."""
+        """Draws at these precisions, starting from the final state of learning."""
         schedule, n_items = Schedule(chains=1, warmup=0, draws=self.settings.draws), len(drawing.start.items.factors)
         watches = [Watch(watched, schedule.warmup)]
         kept = KeptItems(schedule, n_items, self.n_factors + self.has_biases, np.float32)
@@ -193,7 +192,7 @@ class EmpiricalFactorization:
         _say_if_inexact(trace)
         draws = ItemDraws.of(kept.items(), chains[0].draws, model)
         if self.weighting.per_rating:
-            # A row without ratings has the weight of one with one.
+            # A row without ratings has the weight of one with one rating.
             weight = float(self.weighting.of(np.zeros(1))[0])
             unrated = replace(
                 draws.new_items,
@@ -205,10 +204,10 @@ class EmpiricalFactorization:
 
 
 def _say_if_inexact(trace: Trace) -> None:
-    """Warn of predictions whose Monte Carlo error is large beside the noise.
+    """Warn about predictions whose Monte Carlo error is large relative to the noise.
 
-    `tastespace diagnose` has all there is to say. This is what can be said in no time: of pairs of draws, as mirror
-    images are best taken together with what they mirror.
+    `tastespace diagnose` has all details. This check is fast; it uses pairs of draws, since mirrored draws belong
+    together with their originals.
     """
     n = trace.sweeps // 2
     drawn = trace.predictions[0, : 2 * n].astype(np.float64).reshape(n, 2, -1).mean(axis=1)

@@ -1,6 +1,6 @@
-"""What empirical Bayes concluded: draws at the precisions that it learned, and how it came to them.
+"""The posterior of empirical Bayes: draws at the learned precisions, and how these were learned.
 
-Kept draws under a prior that grows with the ratings of a row, as the penalty of ALS does: how users are folded in.
+Users are folded in under a prior that grows with the ratings of a row, as the penalty of ALS does.
 
 A user of weight w has the precision w L before rating anything. With their ratings k it is
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Learning:
-    """The precisions, in units of the ratings: where they went, step by step, and what they were found to be."""
+    """The learned precisions, in units of the ratings, and their path step by step."""
 
     path: DoubleArray  # steps x (users, items, user bias, item bias, noise)
     precisions: Precisions
 
     @property
     def strengths(self) -> Strengths:
-        """What was learned, as the strengths of ALS."""
+        """The learned precisions as strengths of ALS."""
         return self.precisions.strengths
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Learning:
         return f"regularisation learned in {len(self.path)} steps, as strengths of ALS: {said}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: the steps taken, the precisions, and the strengths that ALS would call them."""
+        """Content for JSON: the number of steps, the precisions, and the same as strengths of ALS."""
         return {"steps": len(self.path), "precisions": asdict(self.precisions), "strengths": asdict(self.strengths)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -62,7 +62,7 @@ class Learning:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EmpiricalPosterior(DrawsPosterior):
-    """Draws at fixed precisions, and the learning of these."""
+    """Draws at fixed precisions, and how these were learned."""
 
     learning: Learning
 

@@ -1,19 +1,20 @@
-"""How empirical Bayes goes about it, as an object or as a text: `empirical-bayes:steps=adam,draws=100`.
+"""Settings of empirical Bayes, as an object or as text: `empirical-bayes:steps=adam,draws=100`.
 
-How rows move at given precisions: three moves that leave the same normal distribution alone.
+Rows move at given precisions by one of three moves that leave the same normal distribution invariant.
 
 Given the other side, a row x (factors and bias) has the prior N(0, T^2), T diagonal, and the likelihood
 exp(-alpha/2 |errors|^2).
 
 gibbs           x' from that distribution itself
-crank-nicolson  x' = a x + sqrt(1 - a^2) T z: leaves the prior alone, so that the ratio is that of the likelihoods
+crank-nicolson  x' = a x + sqrt(1 - a^2) T z: leaves the prior invariant, so that the ratio is that of the likelihoods
                 (Cotter et al. 2013)
-autoregressive  x' = a x + sigma z, sigma free (Somani and Gupta 2017, equation 3.24). It leaves N(0, s^2) alone, with
+autoregressive  x' = a x + sigma z, sigma free (Somani and Gupta 2017, equation 3.24). It leaves N(0, s^2) invariant,
+with
                 s^2 = sigma^2 / (1 - a^2), and is *not* symmetric: the ratio is
                 likelihood x prior x N(x; 0, s^2) / N(x'; 0, s^2)
 
-The last two have one a a row, written as the cosine of an angle: small angles are small moves. Angles are found while
-precisions are learned, and stay as they are when draws are kept.
+The last two have one a per row, parametrized as the cosine of an angle: small angles are small moves. Angles are tuned
+while precisions are learned, and fixed while draws are kept.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from numpy.random import Generator
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.inference.samplers.stochastic_approximation import Adam, RobbinsMonro, Steps
-from tastespace.models.base.parameters import check_declared, check_int, check_number
 from tastespace.models.factorization import rows as row_kernel
 from tastespace.models.factorization.likelihoods.base import squared_errors
+from tastespace.parameters import check_declared, check_int, check_number
 from tastespace.settings import Settings, settings_of
 
 FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
@@ -41,14 +42,14 @@ class MovedRows:
     """Rows after a move."""
 
     points: row_kernel.Factors
-    squares: float  # of all errors that they leave
-    angles: DoubleArray | None = None  # one a row
+    squares: float  # of all errors
+    angles: DoubleArray | None = None  # one per row
     acceptance: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Conditional:
-    """What the rows of one side depend on: ratings, the other side, their prior and the noise's precision."""
+    """The conditional of the rows of one side: ratings, the other side, their prior and the precision of the noise."""
 
     side: row_kernel.RatingBlock
     other: row_kernel.Factors
@@ -65,7 +66,7 @@ class Conditional:
 
 
 class RowMove(Protocol):
-    """A move of all rows of one side; `gain` is how far angles follow what was accepted, 0 leaves them."""
+    """A move of all rows of one side; `gain` is how strongly angles adapt to the acceptance, 0 for not at all."""
 
     def moved(
         self, given: Conditional, rows: row_kernel.Factors, angles: DoubleArray | None, gain: float, rng: Generator
@@ -74,7 +75,7 @@ class RowMove(Protocol):
 
 @dataclass(frozen=True)
 class GibbsMove:
-    """A draw, whatever the rows were before."""
+    """An exact draw, independent of the previous rows."""
 
     def moved(
         self, given: Conditional, rows: row_kernel.Factors, angles: DoubleArray | None, gain: float, rng: Generator
@@ -90,7 +91,7 @@ class GibbsMove:
 
 @dataclass(frozen=True)
 class CrankNicolsonMove:
-    """Some proposals for each row, in turn."""
+    """Several proposals for each row, one after the other."""
 
     proposals: int = 10
 
@@ -117,13 +118,13 @@ class CrankNicolsonMove:
         return MovedRows(_points(matrix, rows), total, angles, accepted / (n * self.proposals))
 
     def spread(self, widths: DoubleArray) -> DoubleArray:
-        """Standard deviations of what proposals alone would leave alone; rows x (factors, bias)."""
+        """Standard deviations of the distribution that proposals leave invariant; rows x (factors, bias)."""
         return widths
 
     def log_ratio(
         self, before: DoubleArray, after: DoubleArray, widths: DoubleArray, spread: DoubleArray
     ) -> DoubleArray:
-        """The log ratio of prior and proposals, one a row: those of Crank and Nicolson cancel the prior."""
+        """The log ratio of prior and proposals, one per row; with Crank-Nicolson they cancel."""
         return np.zeros(len(before))
 
     def takes(self, log_ratio: DoubleArray, rng: Generator) -> BoolArray:
@@ -155,7 +156,7 @@ TRANSITIONS: dict[TransitionName, RowMove] = {
 
 
 def _matrix(rows: row_kernel.Factors) -> DoubleArray:
-    """Factors and, last, biases."""
+    """Factors and, in the last column, biases."""
     factors = rows.factors.astype(np.float64)
     return factors if rows.bias is None else np.column_stack([factors, rows.bias.astype(np.float64)])
 
@@ -176,19 +177,19 @@ def _prior_widths(prior: row_kernel.RowPrior, rows: row_kernel.Factors) -> Doubl
 
 
 STEPS: dict[str, Steps] = {"robbins-monro": RobbinsMonro(), "adam": Adam()}
-EXTREME = 1e6  # of a start: far beyond any precision that ratings could ask for
+EXTREME = 1e6  # of a start: far beyond any plausible precision
 
 
 @dataclass(frozen=True)
 class EmpiricalBayes(Settings):
-    """Learn the regularisation from the ratings, and predict with the posterior mean at what was learned.
+    """Learn the regularisation from the ratings, and predict with the posterior mean at the learned values.
 
     `steps` are how the precisions follow their gradients ("robbins-monro" or "adam"), `transition` how factors are
     drawn meanwhile ("gibbs", "crank-nicolson" or "autoregressive": see
-    `tastespace.models.factorization.empirical_bayes.settings`). Learning ends when the precisions have come to rest,
+    `tastespace.models.factorization.empirical_bayes.settings`). Learning ends when the precisions have converged,
     after at most `most_steps`; then `draws` are kept. `tied` gives users and items one precision; only the product of
-    two is identified. `start` is a strength for all blocks to begin with, as `ALS` has it; None is a weak one that
-    suits any scale.
+    two is identified. `start` is the initial strength of all blocks, as in `ALS`; None is a weak one that suits any
+    scale.
     """
 
     name: ClassVar[str] = "empirical-bayes"
@@ -209,7 +210,7 @@ class EmpiricalBayes(Settings):
 
 
 def empirical_bayes_of(regularisation: Any) -> EmpiricalBayes | None:
-    """Return what a regularisation says of it: itself, a text that begins with its name, or None for any other."""
+    """Return the settings from an object or a text that starts with their name; None for any other regularisation."""
     is_meant = isinstance(regularisation, EmpiricalBayes)
     if isinstance(regularisation, str):
         is_meant = regularisation.partition(":")[0] == EmpiricalBayes.name

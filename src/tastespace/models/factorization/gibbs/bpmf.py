@@ -18,7 +18,6 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.posterior import Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.results import Noisiness
@@ -32,56 +31,59 @@ from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Likelihood, Observations, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
-from tastespace.models.factorization.priors.normal_wishart import BiasPrior, NormalWishart, NormalWishartPrior, prior_of
+from tastespace.models.factorization.priors import PriorSettings
+from tastespace.models.factorization.priors.normal_wishart import BiasPrior, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.rows import Axis
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
+from tastespace.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.progress import Observer
 from tastespace.randomness import derive
 from tastespace.settings import takes_old_parameters
 
-# Rows that the hyper-prior is worth, at most, and as a share of those there are. They hold back directions of taste
-# that the ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
+# The maximum weight of the hyper-prior in rows, and as a share of the rows. It shrinks directions of taste that the
+# ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
 PRIOR_ROWS, PRIOR_SHARE = 100, 0.1
-LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and the answer for a new user is chance
+LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and predictions for a new user are random
 BIAS_SHAPE, BIAS_RATE = 1.0, 0.25  # of the precision of biases
-# draws="auto": nine of ten predictions known to 0.075 times the noise sd, which makes the RMSE at most 0.3 % larger. On
-# MovieLens 100K that takes 60 draws a chain, on movielens-demo 200 (90 : 10, seed 0): RMSE 0.8791 and 0.8551, where 50
-# draws have 0.8793 and 0.8555, and 400 have 0.8789 and 0.8566.
+# draws="auto": nine of ten predictions are accurate to 0.075 times the noise sd, which makes the RMSE at most 0.3 %
+# larger. On MovieLens 100K that takes 60 draws per chain, on movielens-demo 200 (90 : 10, seed 0): RMSE 0.8791 and
+# 0.8551, where 50 draws have 0.8793 and 0.8555, and 400 have 0.8789 and 0.8566.
 EXACT_ENOUGH, MOST_DRAWS = Exactness(error=0.075, block=20), 400
 
 
 @takes_old_parameters
 @dataclass(kw_only=True)
 class BPMF(Recommender):
-    """Bayesian matrix factorization by Gibbs sampling: nothing to tune, and an honest "how sure are you?".
+    """Bayesian matrix factorization by Gibbs sampling: nothing to tune, and calibrated uncertainty.
 
     rating = mean + user bias + item bias + user . item + noise. Users and items come from populations whose mean and
     spread are learned, and so is the noise (Salakhutdinov and Mnih 2008): there is no regularisation to choose.
     Predictions are averages over draws from the posterior.
 
-    `prior` is where factors come from: a name, an object such as ``Shrinkage("ard", max_factors=16)``, or a text such
-    as "ard:max_factors=16". With `n_factors="auto"` the number of factors is learned: the prior lets those shrink that
-    the ratings have no use for ("ard", which "auto" means then, or "cumulative": see `Shrinkage`). A short chain that
-    starts with `max_factors`, and drops what has become next to nothing, finds how many to take; then the chains run,
-    all with that many and one to spare. `n_factors_` is how many are of use, and `rank_` how certain that is. With a
-    given number, "auto" is "normal-wishart"; the other two shrink what is given.
+    `prior` is the prior of the factors: a name, an object such as ``Shrinkage("ard", max_factors=16)``, or a text such
+    as "ard:max_factors=16". With `n_factors="auto"` the number of factors is learned: the prior shrinks those that the
+    ratings do not support ("ard", which "auto" means then, or "cumulative": see `Shrinkage`). A short chain that starts
+    with `max_factors`, and drops negligible ones, finds the number; then the chains run, all with that many and one to
+    spare. `n_factors_` is the number in use, and `rank_` its uncertainty. With a given number, "auto" is
+    "normal-wishart"; the other two shrink the given factors.
 
-    `chains` are run side by side, each from a start of its own ("als" or "random"); after `warmup` sweeps, `draws` of
-    each are kept, one every `thin` sweeps. With `draws="auto"` chains go on, 20 draws at a time and to 400 at most,
-    until nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd (where there is
-    none, the spread of the predictions). A draw of the items takes 4 (D + 1) bytes an item on disk, half of that with
+    `chains` are run in parallel, each from its own start ("als" or "random"); after `warmup` sweeps, `draws` of
+    each are kept, one every `thin` sweeps. With `draws="auto"` chains run 20 draws at a time, and at most 400, until
+    nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd (or, without one, the
+    spread of the predictions). A draw of the items takes 4 (D + 1) bytes per item on disk, half of that with
     `storage="float16"`. `inner_sweeps` is the number of passes over users and items for each draw of the populations.
 
-    `likelihood` is how ratings come about: a name, an object such as ``Ordinal(levels=[1, 2, 3])``, or a text such as
-    "ordinal:levels=1,2,3". "gaussian" are numbers with normal noise, and "heteroscedastic" such whose noise differs
-    between users and between items: see `erratic_users` and `divisive_items`. "ordinal" are levels between learned
-    cut-points, such as stars. "probit" and "logistic" are yes and no, as 1 and 0; with "probit:negatives=uniform", or
-    ``Probit(negatives="uniform")``, they are choices, which are counts above 0, and what is drawn beside them. See
-    `Gaussian`, `HeteroscedasticGaussian`, `Ordinal`, `Probit` and `Logistic` for their parameters.
+    `likelihood` is the distribution of ratings given scores: a name, an object such as ``Ordinal(levels=[1, 2, 3])``,
+    or a text such as "ordinal:levels=1,2,3". "gaussian" are numbers with normal noise, "heteroscedastic" the same with
+    noise that differs between users and between items: see `erratic_users` and `divisive_items`. "ordinal" are levels
+    between learned cut-points, such as stars. "probit" and "logistic" are yes and no, as 1 and 0; with
+    "probit:negatives=uniform", or ``Probit(negatives="uniform")``, they are implicit feedback (counts above 0), and
+    negatives are sampled. See `Gaussian`, `HeteroscedasticGaussian`, `Ordinal`, `Probit` and `Logistic` for their
+    parameters.
 
-    Users are folded in when they are asked about, known and new users in the same way. With
+    Users are folded in at query time, known and new users in the same way. With
     `weights="evidence"` draws that explain a user's new ratings better count more.
 
     `prior_strength`, `prior_degrees` (of the Wishart, beyond the number of factors; None for 100, or a tenth of the
@@ -90,7 +92,7 @@ class BPMF(Recommender):
     """
 
     n_factors: int | Literal["auto"] = 32
-    prior: str | NormalWishart | Shrinkage = "auto"
+    prior: str | PriorSettings = "auto"
     chains: int = 2
     warmup: int = 50
     draws: int | Literal["auto"] = 50
@@ -108,7 +110,7 @@ class BPMF(Recommender):
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether ratings are choices, and what was not chosen is drawn beside them."""
+        """Whether ratings are implicit feedback with sampled negatives."""
         return likelihood_of(self.likelihood).takes_choices
 
     @property
@@ -138,7 +140,7 @@ class BPMF(Recommender):
             )
         if self.weights == "evidence" and not likelihood.has_evidence:
             raise InvalidParameterError(
-                "weights is 'evidence', which is known in closed form for constant Gaussian noise only; expected "
+                "weights is 'evidence', which has a closed form only for constant Gaussian noise; expected "
                 "weights='equal'"
             )
         check_int_or_auto("draws", self.draws, least=1)
@@ -150,17 +152,16 @@ class BPMF(Recommender):
             check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
 
     def story(self, observed: Ratings) -> FactorModel:
-        """The model of these ratings: what is believed before their values are seen, but for mean and scale.
+        """The generative model of these ratings: the prior, with only mean and scale taken from the data.
 
-        Where negatives are drawn it is that of yes and no, whatever is drawn.
+        With sampled negatives it is the model of yes and no, whatever is drawn.
         """
         likelihood, offset, scale = likelihood_of(self.likelihood).bind(observed)
-        prior, model = prior_of(self.prior, self.n_factors), self._plain_story(observed, likelihood)
-        model = prior.bind(model, observed) if isinstance(prior, Shrinkage) else model
+        model = prior_of(self.prior, self.n_factors).bind(self._plain_story(observed, likelihood), observed)
         return replace(model, offset=offset, scale=scale)
 
     def _plain_story(self, observed: Ratings, likelihood: Likelihood[Any]) -> FactorModel:
-        """With populations of any covariance."""
+        """The model with populations of any covariance."""
         return FactorModel(
             n_factors=self._columns(observed),
             has_biases=bool(self.biases),
@@ -171,7 +172,7 @@ class BPMF(Recommender):
         )
 
     def schedule(self, warmup: int, thin: int) -> Schedule:
-        """How long the chains run."""
+        """The lengths of the chains."""
         if self.draws == "auto":
             return Schedule(self.chains, warmup, MOST_DRAWS, thin, until=EXACT_ENOUGH)
         return Schedule(self.chains, warmup, self.draws, thin)
@@ -198,10 +199,10 @@ class BPMF(Recommender):
         *,
         is_final: bool = True,
     ) -> DrawsPosterior:
-        """Conclude from ratings how users rate; no warning if chains that are not final are too short."""
+        """Infer the posterior from ratings; no warning if chains that are not final are too short."""
         known, searched = self.known(observed, rng), None
         negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
-        if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
+        if negatives is not None:  # Held-out ratings are choices, too: their distance from 1 would be meaningless.
             observed, held_out = negatives.yes_and_no(observed), None
         if known.n_factors == "auto":
             searched = known.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
@@ -222,16 +223,16 @@ class BPMF(Recommender):
         return _taking_choices(found, negatives)
 
     def known(self, observed: Ratings, rng: Generator) -> Self:
-        """The same model with all that is found from ratings before chains are begun."""
+        """The same model with everything that is determined from ratings before chains start."""
         return self
 
     def known_from(self, posterior: DrawsPosterior, sweeps: int) -> Self:
-        """The same model with all that the posterior has found, for chains that warm up for so many sweeps."""
+        """The same model with all that the posterior has determined, for chains with `sweeps` sweeps of warm-up."""
         likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
         return replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
 
     def _columns(self, observed: Ratings) -> int:
-        """Of factors; where their number is to be found, the most that there can be."""
+        """The number of factors; the maximum if their number is to be found."""
         if not isinstance(self.n_factors, str):
             return self.n_factors
         prior = prior_of(self.prior, self.n_factors)
@@ -252,12 +253,12 @@ class BPMF(Recommender):
         checkpoints: RunCheckpoints | None = None,
         given: Start | None = None,
     ) -> column_search.RankSearch:
-        """How many factors ratings have use for, by a short chain whose columns come and go."""
+        """Estimate the number of factors by a short chain whose columns are added and dropped."""
         if self.n_factors != "auto":
             raise InvalidParameterError(f"n_factors is {self.n_factors!r}; expected 'auto' to search for a number")
         model = self.story(observed)
         sweep = self._bind(model, observed, given, threads.resolve(self.threads))
-        # Its checkpoints are beside those of the chains that count.
+        # Its checkpoints are beside those of the main chains.
         checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
         return column_search.search(sweep, model.n_factors, rng, observer, checkpoints)
 
@@ -267,13 +268,13 @@ class BPMF(Recommender):
 
     @property
     def rank_(self) -> column_search.FoundRank:
-        """The number of factors that are of use, how sure that is, and how it was found."""
+        """The number of factors in use, its uncertainty, and how it was found."""
         posterior = self.rating_posterior
         return column_search.found_rank(posterior.draws.n_factors, posterior.trace)
 
     @property
     def n_factors_(self) -> int:
-        """The number of factors that are of use: `n_factors`, or what was found."""
+        """The number of factors in use: `n_factors`, or the number found."""
         return self.rank_.n_factors
 
     def _sampled(
@@ -291,7 +292,7 @@ class BPMF(Recommender):
         searched: column_search.RankSearch | None = None,
         is_final: bool = True,
     ) -> DrawsPosterior:
-        """Run the chains, from the beginning, from these states, or from the items of another model."""
+        """Run the chains from the beginning, from these states, or from the items of another model."""
         n_threads = threads.resolve(self.threads)
         watched = Watched.of(observed, held_out, model, rng)
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
@@ -325,12 +326,12 @@ class BPMF(Recommender):
 
     @property
     def _took_choices(self) -> bool:
-        """Whether it was fitted on choices."""
+        """Whether it was fitted on implicit feedback."""
         return self.rating_posterior.draws.likelihood.takes_choices
 
     @property
     def rating_posterior(self) -> DrawsPosterior:
-        """What was concluded of ratings: all that a BPMF concludes."""
+        """The posterior of ratings, which is the whole posterior of a BPMF."""
         self.require_fitted()
         return self.posterior_  # type: ignore[return-value]
 
@@ -347,7 +348,7 @@ class BPMF(Recommender):
         if self._took_choices:
             require_choices(ratings, type(self).__name__)
         elif posterior.is_latent and posterior.units.levels is not None:
-            check_levels(ratings, posterior.units.levels)  # Some may be declared, and not in use yet.
+            check_levels(ratings, posterior.units.levels)  # Some levels may be declared but not in use yet.
         else:
             super().check_ratings(ratings)
 
@@ -357,11 +358,11 @@ class BPMF(Recommender):
         observed = merged.ratings
         negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
-            # New items can be drawn, too: without users who did not choose them they would seem to be for all.
+            # New items need negatives, too: without users who did not choose them they would seem to suit everyone.
             negatives = negatives.for_items(observed.by_item.counts)
             posterior, observed = _taking_choices(posterior, negatives), negatives.yes_and_no(observed)
         extended = update.with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
-        # New items are drawn again with each update: that moves the noise of all who rated one.
+        # New items are drawn again with each update: that changes the noise of all who rated one.
         is_touched = merged.is_touched.copy()
         is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
         extended = update.with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
@@ -392,23 +393,23 @@ class BPMF(Recommender):
         return _taking_choices(restarted, negatives)
 
     def erratic_users(self, n: int = 10) -> Noisiness:
-        """The users whose ratings are hardest to foresee, most erratic first; needs `likelihood="heteroscedastic"`."""
+        """The users whose ratings are hardest to predict, most erratic first; needs `likelihood="heteroscedastic"`."""
         noise = self._noise_of("user", "erratic_users", n)
         return Noisiness.of("user", self.ratings_, noise, n)
 
     def divisive_items(self, n: int = 10) -> Noisiness:
-        """The items whose ratings are hardest to foresee, most divisive first; needs `likelihood="heteroscedastic"`."""
+        """The items whose ratings are hardest to predict, most divisive first; needs `likelihood="heteroscedastic"`."""
         noise = self._noise_of("item", "divisive_items", n)
         return Noisiness.of("item", self.ratings_, noise, n)
 
     def _noise_of(self, side: Axis, asked: str, n: int) -> FloatMatrix:
-        """The noise of each user or item, where it differs."""
+        """The noise of each user or item, if it differs."""
         self.require_fitted()
         check_int("n", n, least=1)
         noise = self.rating_posterior.draws.noise.get(f"{side}_noise")
         if noise is None:
             raise InvalidParameterError(
-                f"{asked} was asked of a model whose noise is the same for all; expected one fitted with "
+                f"{asked} needs noise by user and item, and this model has one for all; expected one fitted with "
                 "likelihood='heteroscedastic'"
             )
         return noise
@@ -418,13 +419,13 @@ class BPMF(Recommender):
         if rows is None:
             rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
         bias: BiasPrior = NormalGamma(0.0, strength, BIAS_SHAPE, BIAS_RATE)
-        if likelihood.places_scores:  # Cut-points say where scores are: the biases of levels have no mean of their own.
+        if likelihood.places_scores:  # Cut-points locate scores: biases have no mean.
             bias = KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
         return NormalWishartPrior(strength, n_factors + rows, self.prior_scale, bias)
 
 
 def _taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives | None) -> DrawsPosterior:
-    """A posterior of yes and no that folds users in from what they chose, and what is drawn for them, if it is."""
+    """A posterior of yes and no that folds users in from their choices, with sampled negatives if there are any."""
     if negatives is None:
         return posterior
     return replace(posterior, draws=replace(posterior.draws, likelihood=negatives))

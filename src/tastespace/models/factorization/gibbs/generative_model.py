@@ -1,7 +1,7 @@
-"""The generative story of Bayesian matrix factorization.
+"""The generative model of Bayesian matrix factorization.
 
     score = c_i + d_j + u_i . v_j
-    rating = g + scale * (score + noise),   noise ~ N(0, 1/alpha), or as another likelihood has it
+    rating = g + scale * (score + noise),   noise ~ N(0, 1/alpha), or by another likelihood
     u_i, c_i: a row of the users' population, v_j, d_j: one of the items'
     populations and noise have priors of their own, and are learned
 
@@ -29,7 +29,7 @@ from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RowMoves
 
 @dataclass(frozen=True)
 class FactorModel:
-    """What is believed before any rating is seen."""
+    """The prior and likelihood of Bayesian matrix factorization."""
 
     n_factors: int
     has_biases: bool = True
@@ -41,7 +41,7 @@ class FactorModel:
     dtype: Any = np.float32
     user_moves: RowMoves = NORMAL_ROWS
     item_moves: RowMoves = NORMAL_ROWS
-    settling: tuple[FactorPrior, FactorPrior] | None = None  # of users and items, while a chain looks for a start
+    settling: tuple[FactorPrior, FactorPrior] | None = None  # of users and items, while a chain settles
 
     def sample_prior(self, where: Ratings, rng: Generator) -> GibbsState:
         """Parameters for as many users and items as these ratings have."""

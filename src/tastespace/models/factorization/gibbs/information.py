@@ -1,12 +1,12 @@
-"""Which answers would tell most about a user: the items whose ratings leave least doubt about others.
+"""Active learning: the items whose ratings by a user leave the least uncertainty about others.
 
-Given draw s, their factors and bias (u, c) are normal with covariance Sigma = T T^T, and the score of item j moves with
-them as x_j = (v_j, 1). If a rating of j is a response around the score with the variance e_j, it lowers the variance of
-the score of t by
+Given draw s, the user's factors and bias (u, c) are normal with covariance Sigma = T T^T, and the score of item j moves
+with them as x_j = (v_j, 1). If a rating of j is a response around the score with the variance e_j, it lowers the
+variance of the score of t by
 
     (x_j^T Sigma x_t)^2 / (x_j^T Sigma x_j + e_j)
 
-whatever the rating turns out to be. In whitened coordinates a_j = T^T x_j, and over items t whose expected ratings move
+whatever the rating is. In whitened coordinates a_j = T^T x_j, and over items t whose expected ratings move
 by b_t with their scores and matter as much as w_t, this is
 
     a_j^T H a_j / (|a_j|^2 + e_j),   H = sum_t w_t b_t^2 a_t a_t^T
@@ -14,9 +14,9 @@ by b_t with their scores and matter as much as w_t, this is
 averaged over draws. After an answer Sigma is known, though the answer is not: T becomes T P and H becomes P H P with
 P = I - k a_j a_j^T, k = (1 - 1 / sqrt(1 + |a_j|^2 / e_j)) / |a_j|^2. So the next question is found in the same way.
 
-With Gaussian noise e is its variance and b the scale of the ratings, and all this is exact. Levels, yes and no tell as
-much as their Fisher information where the draw expects the score, which is 1 / e; b is the slope of the expected rating
-there (`tastespace.distributions.latent_levels`).
+With Gaussian noise e is its variance and b the scale of the ratings, and all this is exact. For levels, yes and no, 1 /
+e is the Fisher information at the score that the draw expects, and b is the slope of the expected rating there
+(`tastespace.distributions.latent_levels`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws, UserDraw
 from tastespace.models.factorization.likelihoods.base import Answers
 from tastespace.threads import one_blas_thread
 
-# Of item vectors held at once, whatever the numbers of items and draws: 1 MB, which a processor keeps near. With so few
-# items a product of matrices is no work for several threads, which would wait for one another.
+# Item vectors held at once, whatever the numbers of items and draws: 1 MB, which fits into a cache. With so few items
+# a matrix product is too small for several threads, which would wait for one another.
 BLOCK_NUMBERS, BLOCK_ITEMS = 1 << 18, 128
 
 
@@ -48,10 +48,10 @@ def most_informative(
     n: int,
     answers: Callable[[IntArray], Answers],
 ) -> Inquiry:
-    """The n items, one after the other, that tell most about the targets; `row` is the user's in the belief.
+    """The n items, one after the other, that are most informative about the targets; `row` is the user's in the belief.
 
-    Of equally good ones the first is taken. `importance`, one a target, sums to 1. `answers` says of items what the
-    user's ratings of them would tell.
+    Ties go to the first. `importance`, one per target, sums to 1. `answers` gives the information in the user's ratings
+    of items.
     """
     n_draws = draws.items.shape[1]
     slope: NDArray[Any] = np.broadcast_to(answers(targets).slope, (len(targets), n_draws))
@@ -73,7 +73,7 @@ def most_informative(
 
 
 def _vectors(draws: ItemDraws, rows: IntArray) -> Iterator[tuple[slice, slice, FloatArray]]:
-    """x of items, in bounded memory: which of the rows, which draws, and a matrix a draw, items x W."""
+    """x of items, in blocks of bounded memory: the rows, the draws, and a matrix per draw, items x W."""
     _, n_draws, width = draws.items.shape
     n_rows = max(1, min(len(rows), BLOCK_ITEMS))
     step = max(1, BLOCK_NUMBERS // (n_rows * width))
@@ -82,12 +82,12 @@ def _vectors(draws: ItemDraws, rows: IntArray) -> Iterator[tuple[slice, slice, F
             here, some = slice(start, start + n_rows), slice(first, min(first + step, n_draws))
             vectors = draws.items[rows[here], some].transpose(1, 0, 2)
             if draws.has_biases:
-                vectors[:, :, -1] = 1  # in this copy: the user's bias counts once, where the item's own stood
+                vectors[:, :, -1] = 1  # in this copy: 1 for the user's bias, in place of the item's own
             yield here, some, vectors
 
 
 def _spread(draws: ItemDraws, roots: FloatArray, targets: IntArray, weights: DoubleArray) -> FloatArray:
-    """H of each draw; weights are roots of what each target counts in it, targets x S."""
+    """H of each draw; weights are roots of the importance of each target, targets x S."""
     spread = np.zeros_like(roots)
     for here, some, vectors in _vectors(draws, targets):
         whitened = (vectors * weights[here, some].T[:, :, None].astype(np.float32)) @ roots[some]
@@ -103,7 +103,7 @@ def _gains(
     noise: NDArray[Any],
     weights: DoubleArray,
 ) -> DoubleArray:
-    """How much the answer about each item would lower the variance of the targets."""
+    """The reduction of the variance of the targets by an answer about each item."""
     gains = np.zeros(len(askable))
     for here, some, vectors in _vectors(draws, askable):
         whitened = vectors @ roots[some]
@@ -114,7 +114,7 @@ def _gains(
 
 
 def _answer(draws: ItemDraws, roots: FloatArray, spread: FloatArray, item: IntArray, noise: NDArray[Any]) -> None:
-    """Leave in both arrays what is uncertain after the rating of one item."""
+    """Update both arrays in place after the rating of one item."""
     for _, some, vectors in _vectors(draws, item):
         whitened = (vectors @ roots[some])[:, 0].astype(np.float64)  # a: S x W
         squares = np.sum(whitened**2, axis=1)
@@ -126,7 +126,7 @@ def _answer(draws: ItemDraws, roots: FloatArray, spread: FloatArray, item: IntAr
 
 
 BLOCK = 128  # ratings at once: with all their draws they should fit into a cache
-SLOWEST = 1e-6  # slope of an expected rating below which it hardly moves, as a share of the steepest
+SLOWEST = 1e-6  # minimum slope of an expected rating, as a share of the steepest
 
 
 def influences(
@@ -137,17 +137,17 @@ def influences(
     rated_rows: IntArray,
     answers: Callable[[IntArray], Answers],
 ) -> FloatMatrix:
-    """What a unit of each rating of a user adds to the expected rating of each item; items x ratings.
+    """The change of the expected rating of each item per unit of each rating of a user; items x ratings.
 
     Given draw s, a rating y_j = b_j (score of j) + noise of variance w_j (in units of the score) moves the mean of the
-    user by S x_j / (w_j b_j), where S is the user's covariance and x_j = (v_j, 1) what meets (u, c). So the expected
-    rating of item i moves by
+    user by S x_j / (w_j b_j), where S is the user's covariance and x_j = (v_j, 1) is multiplied by (u, c). So the
+    expected rating of item i moves by
 
         b_i x_i^T S x_j / (w_j b_j)        per unit of y_j, averaged over draws.
 
     For Gaussian noise that is the same for all ratings, b is constant and this is exact: a fold-in is linear in the
     ratings. Where weights depend on the ratings (noise by user, levels, yes and no) it is the effect of a small change;
-    where a belief leaves covariances out (factorised VB), it is the effect without them.
+    where a belief has no covariances (factorised VB), it is the effect without them.
     """
     with one_blas_thread():
         weights, root = belief.weights[row], belief.roots[row]
@@ -158,16 +158,16 @@ def influences(
         moved = np.empty((len(item_rows), len(rated_rows)), np.float32)
         for start in range(0, len(rated_rows), BLOCK):
             some = rated_rows[start : start + BLOCK]
-            told = answers(some)
-            slope = np.asarray(told.slope)
+            known = answers(some)
+            slope = np.asarray(known.slope)
             slope = np.maximum(slope, SLOWEST * float(slope.max(initial=0.0)))
-            push = _met(draws, some, np.broadcast_to(1 / (told.variance * slope), (len(some), len(weights))))
+            push = _met(draws, some, np.broadcast_to(1 / (known.variance * slope), (len(some), len(weights))))
             moved[:, start : start + BLOCK] = pull @ push.reshape(len(some), -1).T
     return moved
 
 
 def _met(draws: ItemDraws, item_rows: IntArray, factors: FloatMatrix) -> FloatMatrix:
-    """What meets a user, (v, 1) of each item in each draw, times a factor each; items x draws x W."""
+    """The vectors (v, 1) of each item in each draw, times a factor each; items x draws x W."""
     met = draws.items[item_rows]
     if draws.has_biases:
         met[:, :, -1] = 1.0

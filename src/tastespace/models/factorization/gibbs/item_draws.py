@@ -1,7 +1,7 @@
-"""What is kept of chains and watched while they run.
+"""The draws that are kept of chains, and the quantities watched while they run.
 
-Kept are draws of the items, with all that a user can be folded in by; watched are a few pairs that nobody has rated,
-and ratings held out.
+Draws of the items are kept, with everything that is needed to fold in a user; a few unrated pairs and the held-out
+ratings are watched.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class UserDraws:
-    """Of some users, a normal a draw over (factors, bias) in units of the ratings' standard deviation.
+    """Users as normals over (factors, bias), one per draw, in units of the ratings' standard deviation.
 
-    W is the number of factors, and one more where there are biases.
+    W is the number of factors, plus one if there are biases.
     """
 
     means: FloatArray  # B x S x W
     roots: FloatArray  # B x S x W x W: T, upper triangular
-    weights: FloatMatrix  # B x S: what each draw counts for a user; rows sum to 1
-    precision: FloatMatrix | None = None  # B x S: of the users' own noise, where they have one
+    weights: FloatMatrix  # B x S: the weight of each draw for a user; rows sum to 1
+    precision: FloatMatrix | None = None  # B x S: the precision of the users' own noise, if they have one
 
 
 @dataclass(frozen=True, eq=False)
 class Populations:
-    """The hyper-parameters of one side, a draw each."""
+    """The hyper-parameters of one side, one per draw."""
 
     means: DoubleArray  # S x D
     precisions: DoubleArray  # S x D x D
@@ -58,11 +58,11 @@ class Populations:
 
     @classmethod
     def of_rows(cls, rows: FloatMatrix, has_biases: bool) -> Populations:
-        """One draw: the normal that these rows of factors (and, last, biases) look like."""
+        """One draw: the normal with the moments of these rows of factors (and, last, biases)."""
         factors = rows[:, : rows.shape[1] - has_biases].astype(np.float64)
         mean = factors.mean(axis=0)
         covariance = (factors - mean).T @ (factors - mean) / max(len(rows), 1)
-        # A direction that nobody takes has no variance: it would have no precision.
+        # A direction without variance would have no finite precision.
         covariance += 1e-6 * max(float(np.trace(covariance)) / len(mean), 1e-12) * np.eye(len(mean))
         bias = rows[:, -1].astype(np.float64) if has_biases else np.zeros(len(rows))
         bias_precision = 1 / max(float(bias.var()), 1e-12) if has_biases else 0.0
@@ -83,7 +83,7 @@ class Populations:
         return root
 
     def at(self, draw: int) -> NormalPopulation:
-        """That of one draw."""
+        """The population of one draw."""
         of_bias = float(self.bias_means[draw]), float(self.bias_precisions[draw])
         return NormalPopulation(self.means[draw], self.precisions[draw], *of_bias)
 
@@ -102,7 +102,7 @@ class Populations:
 
     @cached_property
     def log_determinant(self) -> DoubleArray:
-        """Of the precision of factors and bias together."""
+        """The log determinant of the precision of factors and bias together."""
         precisions = self.bias_precisions
         of_bias = np.log(precisions, out=np.zeros_like(precisions), where=precisions > 0)
         return np.asarray(np.linalg.slogdet(self.precisions)[1] + of_bias)
@@ -123,7 +123,7 @@ class Populations:
 
 @dataclass(frozen=True, eq=False)
 class Hyper:
-    """What is kept of a state besides the items."""
+    """The parts of a state that are kept besides the items."""
 
     user_population: Population
     item_population: Population
@@ -135,11 +135,11 @@ class Keeper:
 
     def __init__(self, block: FloatArray, stored: Any, *, grows: bool = False) -> None:
         self.blocks = [block]  # items x draws x width each
-        self.stored = stored  # the type they are written as: what is lost then is lost now, for the same answers
+        self.stored = stored  # the type in which they are saved; rounded now, for the same answers
         self.grows, self.n = grows, 0
 
     def __call__(self, state: GibbsState, draw: int) -> Hyper:
-        """The items of a state, at a place of their own."""
+        """Keep the items of a state."""
         n_factors = state.items.factors.shape[1]
         place = self._place(draw)
         place[:, :n_factors] = state.items.factors.astype(self.stored)
@@ -157,7 +157,7 @@ class Keeper:
                 self._place(self.n)[:] = draws[:, place]
 
     def _place(self, draw: int) -> FloatArray:
-        """Room for a draw; the next one, or one there is."""
+        """The position of a draw: the next one, or an existing one."""
         block, place = divmod(draw, self.blocks[0].shape[1])
         if self.grows and block == len(self.blocks):
             self.blocks.append(np.empty_like(self.blocks[0]))
@@ -166,13 +166,13 @@ class Keeper:
         return room
 
     def filled(self) -> list[FloatArray]:
-        """The draws so far, in single precision, where they are."""
+        """The draws so far, in single precision, without a copy."""
         size = self.blocks[0].shape[1]
         return [block[:, : self.n - size * number] for number, block in enumerate(self.blocks)]
 
 
 class KeptItems:
-    """The draws of the items of all chains. If their number is known, they take no more room than their final place."""
+    """The draws of the items of all chains. If their number is known, they take no more memory than the final array."""
 
     def __init__(self, schedule: Schedule, n_items: int, width: int, stored: Any) -> None:
         self.whole: FloatArray | None = None
@@ -193,18 +193,18 @@ class KeptItems:
 
 @dataclass(frozen=True, eq=False)
 class ItemDraws:
-    """The draws, all that a user can be folded in by: S of them, M items, W numbers each."""
+    """The kept draws, by which users are folded in: S draws of M items with W numbers each."""
 
     items: FloatArray  # M x S x W: factors and, last, the bias, if there is one
     users: Populations
-    new_items: Populations  # what items never seen are drawn from
+    new_items: Populations  # the distribution of new items
     alpha: DoubleArray  # S
     has_biases: bool
     offset: float
     scale: float
     likelihood: ServedLikelihood
-    noise: Arrays = field(default_factory=dict)  # what the likelihood needs of the noise of each draw
-    sphere: Sphere | None = None  # that items lie on, if they do
+    noise: Arrays = field(default_factory=dict)  # noise of each draw, as the likelihood needs it
+    sphere: Sphere | None = None  # radius of the sphere of the items, if they are on one
 
     @classmethod
     def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
@@ -227,7 +227,7 @@ class ItemDraws:
 
     @cached_property
     def unknown_item(self) -> FloatMatrix:
-        """The expected item that nobody has rated; S x W."""
+        """The expected new item; S x W."""
         means = self.new_items.means
         return contiguous(
             np.hstack([means, self.new_items.bias_means[:, None]]) if self.has_biases else means, np.float32
@@ -239,7 +239,7 @@ class ItemDraws:
         return np.linalg.inv(np.linalg.cholesky(self.new_items.precisions))
 
     def unknown_item_variance(self, users: UserDraws, row: int) -> DoubleArray:
-        """What not knowing an item adds to the variance of its score for a user, a figure a draw.
+        """The variance that not knowing an item adds to its score for a user, one figure per draw.
 
         E[(u.(v - mean))^2] over u and v: mean and covariance of u through the covariance of v.
         """
@@ -251,12 +251,12 @@ class ItemDraws:
 
 
 PAIRS = 100
-TRIES = 20  # for each pair: where almost everything is rated, a rated one will do
+TRIES = 20  # tries for each pair: if almost everything is rated, a rated one is used
 
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """The pairs that all chains of a run are watched by."""
+    """The watched pairs of all chains of a run."""
 
     pairs: tuple[IntArray, IntArray]  # users and items
     held_out: tuple[IntArray, IntArray, FloatArray]  # users, items and values
@@ -265,7 +265,7 @@ class Watched:
 
     @classmethod
     def of(cls, observed: Ratings, held_out: Ratings | None, model: FactorModel, rng: Generator) -> Watched:
-        """Users and items as often as they rate and are rated, paired at random; unrated pairs where there are any."""
+        """Users and items in proportion to their ratings, paired at random; unrated pairs if possible."""
         return cls(_unrated_pairs(observed, rng), aligned(observed, held_out), model, observed.range)
 
     def predict(self, state: GibbsState, user_rows: IntArray, item_rows: IntArray) -> FloatArray:
@@ -277,7 +277,7 @@ class Watched:
 
 @dataclass(eq=False)
 class Watch:
-    """The watch over one chain."""
+    """Watches one chain."""
 
     watched: Watched
     warmup: int
@@ -301,7 +301,7 @@ class Watch:
         return {"held-out rmse": sqrt(float(np.mean(errors**2)))}
 
     def saved(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The state for a checkpoint."""
         return {"predictions": np.stack(self.predictions), "total": self.total, "n": self.n}
 
     def restore(self, remembered: Mapping[str, Any]) -> None:
@@ -312,7 +312,7 @@ class Watch:
 def trace_of(
     chains: Sequence[Chain[Any, Hyper]], watches: Sequence[Watch], schedule: Schedule, sweeps: int | None = None
 ) -> Trace:
-    """What was watched, of all chains: of the first so many sweeps, or of all."""
+    """The trace of all chains, up to `sweeps` sweeps or of all."""
     names = list(chains[0].trace[0])
     return Trace(
         warmup=schedule.warmup,
@@ -339,7 +339,7 @@ def _unrated_pairs(observed: Ratings, rng: Generator) -> tuple[IntArray, IntArra
 
 
 def aligned(observed: Ratings, held_out: Ratings | None) -> tuple[IntArray, IntArray, FloatArray]:
-    """The held-out ratings of users and items that are known, in the rows of the training ratings."""
+    """The held-out ratings of known users and items, in the rows of the training ratings."""
     if held_out is None:
         return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
     users = observed.users.rows_of(held_out.users.ids)[held_out.user_rows]

@@ -1,12 +1,12 @@
 """The posterior of Bayesian matrix factorization: draws of the items are kept, users are folded in.
 
-A draw is the items' factors and biases, the population of users, and the noise. All that is asked of a user follows
-from these and from their ratings, so that the posterior grows with the catalogue and not with the audience.
+A draw is the items' factors and biases, the population of users, and the noise. All answers about a user follow from
+these and from their ratings, so that the posterior grows with the catalogue and not with the number of users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any, Self
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
+from tastespace.data.kinds import liked_from
 from tastespace.inference.transition import Trace
 from tastespace.models.base import posterior as base
 from tastespace.models.base.resuming import ItemPoints
@@ -28,13 +29,16 @@ from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.rows import Factors, score_pairs
 
-BLOCK_BYTES = 1 << 26  # of beliefs held at once: 64 MB, whatever the number of users asked about
-PLACES = 16  # draws that similarity goes by: more tell hardly more, and all would make every user a long vector
+# Beliefs held at once take 16 MB, whatever the number of users. That memory is reused. With four times as much, the
+# system reclaims what is not in use, and getting it again takes longer than filling it.
+BLOCK_BYTES = 1 << 24
+ROUGH_DRAWS = 5  # by which the variance within draws is estimated roughly, for all items
+PLACES = 16  # draws used for similarity: more hardly change it, and all would make every user a long vector
 
 
 @dataclass(frozen=True, eq=False)
 class DrawsPosterior(base.Posterior):
-    """What BPMF concluded. Ratings by user are the recommender's: users are folded in by them whenever asked about."""
+    """The posterior of BPMF. Users are folded in by their ratings, which the recommender keeps, at query time."""
 
     draws: ItemDraws
     units: Units
@@ -58,7 +62,7 @@ class DrawsPosterior(base.Posterior):
 
     @property
     def is_latent(self) -> bool:
-        """Whether scores are no ratings, which follow from them."""
+        """Whether scores are latent and ratings are derived from them."""
         return not self.draws.likelihood.is_linear
 
     @property
@@ -66,18 +70,24 @@ class DrawsPosterior(base.Posterior):
         """Whether items are the same in every draw."""
         return int(self.draws.items.shape[1]) == 1
 
+    @property
+    def people_at_once(self) -> int:
+        _, n_draws, width = self.draws.items.shape
+        n = max(1, BLOCK_BYTES // int(4 * n_draws * width * (width + 1)))
+        return n if n < 8 else n - n % 8  # Eight share the registers of a scan.
+
     def believe(self, people: base.People, threads: int) -> DrawsBelief:
         return DrawsBelief(self, people.history, threads, self.seen_of(people))
 
     def seen_of(self, people: base.People) -> CSR | None:
-        """What draws have seen of people, where those that explain new ratings better count more; else None."""
+        """The training ratings of people, if draws are weighted by how well they explain new ratings; else None."""
         if not self.weighs_by_evidence or not people.is_new.any():
             return None
         return CSR.empty(len(people)) if people.trained is None else people.trained
 
     @property
     def item_vectors(self) -> FloatMatrix:
-        """All draws of an item as one long vector: the mean over draws of inner products is one of these."""
+        """All draws of an item as one long vector, whose inner product is the mean over draws."""
         return self.draws.items.reshape(len(self.draws.items), -1)
 
     @property
@@ -87,12 +97,52 @@ class DrawsPosterior(base.Posterior):
 
     @property
     def places(self) -> IntArray:
-        """Draws that similarity goes by, evenly spread over the chains."""
+        """The draws used for similarity, evenly spread over the chains."""
         n_draws = self.draws.items.shape[1]
         return np.unique(np.linspace(0, n_draws - 1, min(PLACES, n_draws)).round().astype(np.int32))
 
+    def rough_summaries(
+        self, panels: FloatArray
+    ) -> Callable[[DrawsBelief, IntArray], tuple[FloatMatrix, FloatMatrix]] | None:
+        """Exact means and variances between draws; variances within draws estimated from a few draws.
+
+        The latter take most of the time, and differ little from draw to draw.
+        """
+        draws, (n_items, n_draws, _) = self.draws, self.draws.items.shape
+        if n_draws < 2 * ROUGH_DRAWS:
+            return None
+        every = slice(n_draws // ROUGH_DRAWS // 2, None, n_draws // ROUGH_DRAWS)
+        items, unknown = (contiguous(part, np.float32) for part in (draws.items[:, every], draws.unknown_item[every]))
+        each = np.arange(n_items, dtype=np.int32)
+
+        def summaries(belief: DrawsBelief, rows: IntArray) -> tuple[FloatMatrix, FloatMatrix]:
+            mean, variance = (np.empty((len(rows), n_items), np.float32) for _ in range(2))
+            for some, which, inside in belief.blocks(rows):
+                means, weights = some.means[inside], some.weights[inside]
+                queries, offsets = means.copy(), np.zeros(weights.shape, np.float32)
+                if draws.has_biases:
+                    queries[:, :, -1], offsets = 1, contiguous(means[:, :, -1], np.float32)
+                first, second = (np.empty((len(which), n_items), np.float32) for _ in range(2))
+                moments = panels, queries, n_items, offsets, weights, first, second
+                _native.scan_moments(*moments, threads=belief.threads)
+                mean[which], variance[which] = first, second - first**2
+                means, roots = (contiguous(part[inside, every], np.float32) for part in (some.means, some.roots))
+                of_means, of_sds = (np.empty((n_items, items.shape[1]), np.float32) for _ in range(2))
+                for place, row in enumerate(which):
+                    who = np.full(n_items, place, np.int32)
+                    _native.belief_pairs(
+                        *(who, each, items, means, roots, unknown, of_means, of_sds),
+                        biases=draws.has_biases,
+                        threads=belief.threads,
+                    )
+                    variance[row] += np.mean(of_sds**2, axis=1)
+            sd = np.sqrt(np.maximum(variance, 0, out=variance))
+            return np.float32(draws.offset) + np.float32(draws.scale) * mean, np.float32(draws.scale) * sd
+
+        return summaries
+
     def item_points(self) -> ItemPoints:
-        """Those of the last draw: an average over draws would be of coordinates that each has for itself."""
+        """The items of the last draw: coordinates differ between draws, so an average would be meaningless."""
         draws = self.draws
         last = draws.items[:, -1].astype(np.float64)
         bias = draws.scale * last[:, draws.n_factors] if draws.has_biases else np.zeros(len(last))
@@ -118,7 +168,7 @@ class DrawsPosterior(base.Posterior):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         has_biases, weighs_by_evidence, is_half_stored = (bool(flag) for flag in arrays["flags"])
         offset, scale, low, high, *more = (float(value) for value in arrays["units"])
-        usual = more[0] if more else offset  # as it was when the first were saved
+        usual = more[0] if more else offset  # the default of the first saved models
         likelihood, noise = likelihood_from_arrays(arrays)
         draws = ItemDraws(
             items=contiguous(arrays["items"], np.float32),
@@ -139,12 +189,12 @@ class DrawsPosterior(base.Posterior):
 
 @dataclass(eq=False)
 class DrawsBelief(base.Belief):
-    """Users folded in by every draw: some at a time, when they are needed; the latest block is kept."""
+    """Users folded in by every draw, block by block on demand; the latest block is kept."""
 
     posterior: DrawsPosterior
     ratings: CSR  # of each user, by item row
     threads: int
-    trained: CSR | None = None  # those that the draws have seen; None where all draws count the same
+    trained: CSR | None = None  # the ratings that the draws have seen; None if all draws count the same
     _queries: tuple[FloatMatrix, FloatArray] | None = field(default=None, repr=False)
     _latest: tuple[int, UserDraws] | None = field(default=None, repr=False)
 
@@ -153,12 +203,15 @@ class DrawsBelief(base.Belief):
 
     @property
     def block(self) -> int:
-        """Users held at once."""
-        _, n_draws, width = self.posterior.draws.items.shape
-        return max(1, BLOCK_BYTES // int(4 * n_draws * width * (width + 1)))
+        """The number of users held at once."""
+        return self.posterior.people_at_once
+
+    def prepare(self) -> None:
+        if 0 < len(self) <= self.block:
+            self.block_at(0)
 
     def means(self, first: int, last: int) -> tuple[FloatArray, FloatMatrix]:
-        """The means alone, which take less room, and the weights: users first..last."""
+        """The means alone, which take less memory, and the weights of users first..last."""
         latest = self._latest
         if latest is not None and latest[0] <= first and last <= latest[0] + len(latest[1].means):
             start, users = latest
@@ -168,19 +221,19 @@ class DrawsBelief(base.Belief):
         return folded.means, self._weights(first, last, ratings)
 
     def blocks(self, rows: IntArray) -> Iterator[tuple[UserDraws, NDArray[np.intp], IntArray]]:
-        """Pairs by blocks of users: what is believed of a block, which pairs are its, and their rows inside it."""
+        """Pairs by blocks of users: the belief about a block, its pairs, and their rows inside it."""
         block = self.block
         for number in np.unique(rows // block):
             which = np.flatnonzero(rows // block == number)
             yield self.block_at(int(number) * block), which, (rows[which] - int(number) * block).astype(np.int32)
 
     def block_of(self, row: int) -> tuple[UserDraws, int]:
-        """What is believed of the block of one user, and the row inside it."""
+        """The belief about the block of one user, and the row inside it."""
         first = row - row % self.block
         return self.block_at(first), row - first
 
     def block_at(self, first: int) -> UserDraws:
-        """What is believed of the block that begins with a user."""
+        """The belief about the block that starts with a user."""
         latest = self._latest
         if latest is not None and latest[0] == first:
             return latest[1]
@@ -197,11 +250,13 @@ class DrawsBelief(base.Belief):
         draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
         if self.trained is None:
             return np.full((last - first, n_draws), 1 / n_draws, np.float32)
-        # What the draws have not seen says how good they are: p(all ratings | draw) / p(those seen | draw).
+        # Ratings that the draws have not seen weight them: p(all ratings | draw) / p(those seen | draw).
         news = evidence(draws, ratings, self.threads)
         news -= evidence(draws, _part(self.trained, first, last), self.threads)
         weights = np.exp(news - news.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+
+    chosen = None  # Only ratings matter here.
 
     @property
     def is_latent(self) -> bool:
@@ -239,8 +294,11 @@ class DrawsBelief(base.Belief):
 
     def predictive(self, pairs: base.Pairs) -> base.PredictiveDistribution:
         """What pairs would be rated, with all uncertainty."""
-        draws = self.posterior.draws
-        return draws.likelihood.predictive(draws, self.score_draws(pairs), self.posterior.units)
+        return self.predictive_of(self.score_draws(pairs))
+
+    def predictive_of(self, scores: ScoreDraws) -> base.PredictiveDistribution:
+        """The predictive distribution of ratings of pairs with these scores."""
+        return self.posterior.draws.likelihood.predictive(self.posterior.draws, scores, self.posterior.units)
 
     def score_draws(self, pairs: base.Pairs) -> ScoreDraws:
         """The scores of pairs, given each draw."""
@@ -268,11 +326,13 @@ class DrawsBelief(base.Belief):
                 precision[which] = some.precision[inside]
         return ScoreDraws(means, sds, weights, precision, pairs.items)
 
-    # How uncertain scores are
+    # Uncertainty of scores
 
     @property
-    def usual_rating(self) -> float:
-        return self.posterior.units.usual
+    def liked_from(self) -> DoubleArray:
+        usual, takes_choices = self.posterior.units.usual, self.posterior.draws.likelihood.takes_choices
+        # A choice has no rating: for all users it is the usual score of what was chosen.
+        return np.full(len(self), usual) if takes_choices else liked_from(self.ratings, usual)
 
     @property
     def rating_range(self) -> tuple[float, float]:
@@ -309,7 +369,7 @@ class DrawsBelief(base.Belief):
         return scores
 
     def draw_queries(self, row: int, n: int, rng: Generator) -> tuple[FloatMatrix, FloatArray]:
-        """Where an item vector has the item's other draws, such a query is 0."""
+        """Queries for single draws, which are 0 where an item vector has the item's other draws."""
         draws, (_, n_draws, width) = self.posterior.draws, self.posterior.draws.items.shape
         chosen, vectors, biases = self.draw_users(row, n, rng)
         queries = np.zeros((n, n_draws, width), np.float32)
@@ -320,12 +380,12 @@ class DrawsBelief(base.Belief):
         """A user in n draws: which draws of the items, the vectors that these are multiplied by, and the biases."""
         draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
         some, inside = self.block_of(row)
-        # Every draw as often as it counts, as far as n allows: systematic sampling.
+        # Every draw in proportion to its weight, as far as n allows: systematic sampling.
         edges = (np.arange(n) + rng.random()) / n
         chosen = np.minimum(np.searchsorted(np.cumsum(some.weights[inside], dtype=np.float64), edges), n_draws - 1)
         means, roots = some.means[inside], some.roots[inside]
         if n == n_draws and not self.posterior.weighs_by_evidence:
-            chosen = np.arange(n)  # each once, as they lie in memory
+            chosen = np.arange(n)  # each once, in memory order
         else:
             means, roots = means[chosen], roots[chosen]
         noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
@@ -338,14 +398,14 @@ class DrawsBelief(base.Belief):
 
     @property
     def queries(self) -> base.Queries:
-        """Those of all users asked about, made once."""
+        """The queries of all users, computed once."""
         found = self._queries
         if found is None:
             found = self._queries = self._queries_of(np.arange(len(self), dtype=np.int32))
         return base.Queries(*found, lambda: self.posterior.item_vectors)
 
     def _queries_of(self, rows: IntArray) -> tuple[FloatMatrix, FloatArray]:
-        """The long vectors of some users, and what is added to all their scores; in rating units."""
+        """The long vectors of some users, and the constants of their scores; in rating units."""
         draws, block, n_users = self.posterior.draws, self.block, len(self)
         _, n_draws, width = draws.items.shape
         queries, offsets = np.empty((len(rows), n_draws, width), np.float32), np.empty(len(rows), np.float32)
@@ -374,7 +434,7 @@ class DrawsBelief(base.Belief):
             found[first:last] = _seen_by(means, draws.new_items, places)
         return found.reshape(len(self), len(places) * draws.n_factors)
 
-    # What answers would tell, and ratings did
+    # Information in future and past ratings
 
     def inquire(self, row: int, askable: IntArray, targets: IntArray, importance: DoubleArray, n: int) -> base.Inquiry:
         (some, inside), draws = self.block_of(row), self.posterior.draws
@@ -388,28 +448,28 @@ class DrawsBelief(base.Belief):
         return influences(self.posterior.draws, some, inside, item_rows, rated, lambda items: self.answers(0, items))
 
     def inquiry_answers(self, row: int, items: IntArray) -> Answers:
-        """What ratings of items by a user would tell."""
+        """The information in future ratings of items by a user."""
         return self.answers(row, items)
 
     def answers(self, row: int, items: IntArray) -> Answers:
-        """What ratings of items by a user tell."""
+        """The information in ratings of items by a user."""
         pairs = base.Pairs.of_one(row, items)
         draws = self.posterior.draws
         return draws.likelihood.information(draws, lambda: self.score_draws(pairs), self.posterior.units)
 
 
 def _seen_by(factors: FloatArray, others: Populations, draws: IntArray) -> FloatArray:
-    """Factors in coordinates in which the other side's population is round; n x places x D.
+    """Factors in coordinates in which the other side's population is isotropic; n x draws x D.
 
     Inner products are then covariances of scores over that population: items are similar that the same people like.
-    The factors' own coordinates are a matter of chance, and stretched differently in every draw.
+    The factors' own coordinates are arbitrary, and scaled differently in every draw.
     """
     roots = np.linalg.cholesky(np.linalg.inv(others.precisions[draws]))
     return contiguous(np.einsum("nsd,sde->nse", factors, roots.astype(np.float32)), np.float32)
 
 
 def evidence(draws: ItemDraws, ratings: CSR, threads: int) -> DoubleArray:
-    """log p(ratings of a user | draw), users x draws; less what is the same for all draws. For even noise."""
+    """log p(ratings of a user | draw), users x draws, up to a constant. For constant noise."""
     shape = (len(ratings), draws.items.shape[1])
     energy, log_determinant = np.empty(shape), np.empty(shape)
     fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)

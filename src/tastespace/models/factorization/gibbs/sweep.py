@@ -3,8 +3,8 @@
 Each block is drawn from its distribution given all others (Salakhutdinov and Mnih 2008):
 
 1. the hyper-parameters of users and items given their rows,
-2. `inner_sweeps` times: all items given the users, all users given the items, the noise given the errors; before
-   each, where the likelihood has them, latent responses given the scores.
+2. `inner_sweeps` times: all items given the users, all users given the items, the noise given the errors; before each,
+   if the likelihood has them, latent responses given the scores.
 
 A row's factors and bias are drawn together, with the other side's biases moved to the target.
 """
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
 
 START_SD = 0.1
-# A few sweeps of ALS bring the factors near; the sampler does the rest better than more of them.
+# A few sweeps of ALS bring the factors close; then the sampler is better than more of them.
 START_SWEEPS = 15
 START_STRENGTH = 0.03
-# On MovieLens 100K directions that are something have their width after 10 sweeps, and the others have lost theirs
+# On MovieLens 100K directions that matter have their width after 10 sweeps, and the others have lost theirs
 # after 20 (32 factors; docs/design/rank-by-shrinkage.md).
 SETTLING_SWEEPS = 20
 MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
@@ -50,7 +50,7 @@ class GibbsState:
     user_population: Population
     item_population: Population
     noise: Noise
-    tuning: DualAveraging | None = None  # of moves that have something to be tuned
+    tuning: DualAveraging | None = None  # tuning parameters of moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +61,11 @@ class GibbsSweep:
     observed: Observations
     inner_sweeps: int = 1
     starts_from_als: bool = True
-    given: Start | None = None  # the items of another model, to begin from
+    given: Start | None = None  # the items of another model, to start from
     threads: int = 1
 
     def init(self, rng: Generator) -> GibbsState:
-        """From ALS, chance or given items; the first step draws the hyper-parameters that go with them."""
+        """Start from ALS, at random or from given items; the first step draws the hyper-parameters."""
         if self.model.settling is not None:
             return self._settled(*self.model.settling, rng)
         if self.given is not None:
@@ -77,7 +77,7 @@ class GibbsSweep:
     def at(
         self, users: Factors, items: Factors, noise: Noise, rng: Generator, tuning: DualAveraging | None = None
     ) -> GibbsState:
-        """The state with these rows, and populations drawn given them, whatever these were."""
+        """The state with these rows, and populations drawn given them."""
         of_users = self.model.user_prior.draw(users, None, rng)
         return GibbsState(users, items, of_users, self.model.item_prior.draw(items, None, rng), noise, tuning)
 
@@ -89,8 +89,8 @@ class GibbsSweep:
         item_population = model.item_prior.draw(items, state.item_population, rng)
         squares, tuning = np.zeros(0), state.tuning
         of_moves: Stats = {}
-        # The place of an effect (time): drawn here given the errors. Its offsets are taken from the ratings that rows
-        # are given below, before these are augmented; their blocks would carry times in the order of their columns.
+        # An effect (time) would be drawn here given the errors. Its offsets would be subtracted from the ratings below,
+        # before these are augmented; their blocks would carry times in the order of their columns.
         for _ in range(self.inner_sweeps):
             noise = likelihood.settle(self._users(users, items), noise, rng)
             given = likelihood.augment(GivenRows("item", by_item, items, users, threads), noise, rng)
@@ -108,7 +108,7 @@ class GibbsSweep:
         return GivenRows("user", self.observed.by_user, users, items, self.threads)
 
     def log_joint(self, state: GibbsState, squares: DoubleArray | None) -> float:
-        """Of everything; `squares` are the squared errors of the users at this state, if they are known."""
+        """The log joint density; `squares` are the squared errors of the users at this state, if they are known."""
         return (
             self.model.likelihood.log_density(self._users(state.users, state.items), squares, state.noise)
             + state.user_population.log_density(state.users)
@@ -118,7 +118,7 @@ class GibbsSweep:
         )
 
     def _figures(self, state: GibbsState, squares: DoubleArray) -> Stats:
-        """Quantities that mean the same in every chain: factors can be turned, these cannot."""
+        """Quantities that are identified: factors can be rotated, these do not change."""
         users, items, model, unit = state.user_population, state.item_population, self.model, self.model.scale
         return {
             "log joint": self.log_joint(state, squares),
@@ -131,7 +131,7 @@ class GibbsSweep:
         }
 
     def _random(self, rng: Generator) -> ALSState:
-        """Small factors, no biases."""
+        """Start with small random factors and no biases."""
         model = self.model
 
         def points(side: RatingBlock) -> Factors:
@@ -143,7 +143,7 @@ class GibbsSweep:
         return ALSState(users, on_sphere(items, model.item_moves.sphere))
 
     def _from_items(self, given: Start, rng: Generator) -> ALSState:
-        """Given items, in the unit of this sampler, and users where they put them."""
+        """Start with given items, in units of this sampler, and users fitted to them."""
         model, unit = self.model, self.model.scale
         factors = given.factors(model.n_factors, START_SD * sqrt(unit), rng) / sqrt(unit)
         bias = (given.points.bias / unit).astype(model.dtype) if model.has_biases else None
@@ -156,7 +156,7 @@ class GibbsSweep:
     def _ascent(self) -> AlternatingLeastSquares:
         """The least squares that a chain may start from."""
         model, sphere, strengths = self.model, self.model.item_moves.sphere, Strengths.tied(START_STRENGTH)
-        if sphere is not None:  # where items are longer users are shorter
+        if sphere is not None:  # if items are longer, users are shorter
             strengths = replace(strengths, users=START_STRENGTH * sphere.radius**2)
         penalty = Penalty(strengths, WEIGHTINGS["blended"])
         by_user, by_item = (model.likelihood.start(side) for side in (self.observed.by_user, self.observed.by_item))
@@ -165,11 +165,10 @@ class GibbsSweep:
         )
 
     def _settled(self, of_users: FactorPrior, of_items: FactorPrior, rng: Generator) -> GibbsState:
-        """Begun with what ratings show, in whatever directions, where columns shrink.
+        """Start for shrinking columns: factors that the ratings support, rotated to uncorrelated columns.
 
-        Least squares make all tastes too narrow, and columns would be taken for nothing that are something. A few
-        sweeps with populations of any covariance find their widths; then the factors are turned so that their columns
-        are uncorrelated.
+        Least squares shrink all tastes, and useful columns would be dropped. A few sweeps with populations of any
+        covariance find their widths; then the factors are rotated so that their columns are uncorrelated.
         """
         first = replace(self.model, user_prior=of_users, item_prior=of_items, settling=None)
         state, _ = ascend(replace(self, model=first), None, rng, steps=SETTLING_SWEEPS)
@@ -179,32 +178,31 @@ class GibbsSweep:
 
 
 def in_columns(users: Factors, items: Factors, *, shrinks_users: bool) -> tuple[Factors, Factors]:
-    """Uncorrelated columns, the widest first: the coordinates that priors which shrink columns speak of.
+    """Uncorrelated columns, the widest first: the coordinates in which priors shrink columns.
 
-    No score changes: u goes to A u and v to A^-T v. A chain that starts there need not first turn there, which takes
-    long.
+    No score changes: u goes to A u and v to A^-T v. A chain that starts there need not rotate first, which is slow.
 
-    Users are round where the items' columns shrink. Where those of the users do, items are on a sphere, and may be
-    turned but not stretched.
+    Users are isotropic if the items' columns shrink. If those of the users do, items are on a sphere, and may be
+    rotated but not scaled.
     """
     if shrinks_users:
         turn = _widest_first(_scatter(users))
         return _times(users, turn), _times(items, turn)
     n, gram = users.moments.n, users.moments.gram
-    # One row more, so that a single user has a width, too.
+    # One row more, so that a single user has a variance, too.
     root = np.linalg.cholesky(_positive((_scatter(users) + gram / n) / n))
     turn = _widest_first(root.T @ _scatter(items) @ root)
     return _times(users, np.linalg.solve(root.T, turn)), _times(items, root @ turn)
 
 
 def _scatter(points: Factors) -> DoubleArray:
-    """Around the mean."""
+    """The scatter matrix around the mean."""
     rows = points.moments
     return np.asarray(rows.gram - np.outer(rows.total, rows.total) / rows.n)
 
 
 def _widest_first(gram: DoubleArray) -> DoubleArray:
-    """The rotation to the main axes."""
+    """The rotation to the principal axes."""
     return np.asarray(np.linalg.eigh(gram)[1][:, ::-1])
 
 
@@ -218,19 +216,19 @@ def _times(points: Factors, matrix: DoubleArray) -> Factors:
 
 
 def active_columns(prior: FactorPrior, population: Population) -> Stats:
-    """How many columns of a side are of use, where they are such as shrink."""
+    """The number of columns in use of a side, if its prior shrinks columns."""
     return {} if prior.columns is None else {ACTIVE: float(prior.columns.active(population).sum())}
 
 
 def taste_sd(users: Population, items: Population) -> float:
-    """How far tastes move a rating: the standard deviation of (u - mean) . (v - mean) over the populations."""
+    """The effect of tastes on a rating: the standard deviation of (u - mean) . (v - mean) over the populations."""
     return sqrt(float(np.einsum("ij,ij->", np.linalg.inv(users.precision), np.linalg.inv(items.precision))))
 
 
 def effect_sd(rows: Population, other: Population) -> float:
-    """How far a row moves all its ratings: the standard deviation of its bias and its factors times the others' mean.
+    """The effect of a row on all its ratings: the sd of its bias plus its factors times the others' mean.
 
-    The two can stand in for one another, so that only together they mean something.
+    The two can replace one another, so that only their sum is identified.
     """
     of_factors = float(other.mean @ np.linalg.solve(rows.precision, other.mean))
     return sqrt(of_factors + (1 / rows.bias_precision if rows.bias_precision else 0.0))

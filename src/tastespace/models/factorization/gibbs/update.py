@@ -1,12 +1,12 @@
-"""Kept draws meet new ratings: draws for items that have come since, and states from which chains go on.
+"""Updates of kept draws with new ratings: draws of new items, and states from which chains continue.
 
 A kept draw s has the items, the populations and the noise. The users who rated a new item are drawn given the items of
 s that were learned, and the new item given these users:
 
     u_i ~ p(u | items of s, ratings of learned items),   v_j ~ p(v | u, population of items of s, ratings of j)
 
-both by the step that a Gibbs sweep takes, with the noise of s. So a new item is as uncertain as its ratings leave it,
-and what they say about learned items is left to a restart. An item without ratings is drawn from the population.
+both by the step of a Gibbs sweep, with the noise of s. So a new item is as uncertain as its ratings leave it, while
+their information about learned items is left to a restart. An item without ratings is drawn from the population.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tastespace.models.factorization.rows import NORMAL_ROWS, Axis, Factors, Giv
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.randomness import derive
 
-RESTART_THIN = 1  # of the draws after a restart: they are as many as before, and cost half of the sweeps
+RESTART_THIN = 1  # of the draws after a restart: as many as before, for half of the sweeps
 
 
 def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -> None:
-    """Refuse to go on with parameters that are not those of the fit."""
+    """Raise an error for parameters that differ from those of the fit."""
     draws, trace = posterior.draws, posterior.trace
     assert trace is not None
     biases = "on-sphere" if draws.sphere is not None and draws.sphere.has_joint_bias else draws.has_biases
@@ -62,19 +62,19 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
 
 
 def _check_prior(trace: Trace, parameters: Mapping[str, Any]) -> None:
-    """Whether columns shrink is seen from the trace."""
+    """Check the prior; the trace shows whether columns shrink."""
     shrank, shrinks = ACTIVE in trace.quantities, prior_of(parameters["prior"], parameters["n_factors"]).shrinks
     if shrank != shrinks:
-        told = "with a prior that shrinks factors" if shrank else "with a prior that shrinks no factors"
+        before = "with a prior that shrinks factors" if shrank else "with a prior that shrinks no factors"
         raise InvalidParameterError(
             f"prior is {parameters['prior']!r} and n_factors {parameters['n_factors']!r}, and the model was fitted "
-            f"{told}; set them back to update, or fit again"
+            f"{before}; set them back to update, or fit again"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class KeptDraw:
-    """A kept draw, as a Gibbs sweep takes it. The noise is what it is: nothing is learned about alpha or cut-points."""
+    """A kept draw as a Gibbs sweep takes it. The noise is fixed: nothing is learned about alpha or cut-points."""
 
     items: Factors
     user_population: Population
@@ -85,7 +85,7 @@ class KeptDraw:
 
     @classmethod
     def of(cls, draws: ItemDraws, s: int, n_users: int, n_items: int, dtype: Any) -> KeptDraw:
-        """Number s, with its first so many items, for so many users."""
+        """Draw s with its first `n_items` items, for `n_users` users."""
         rows, n_factors, sphere, learned = draws.items[:n_items, s], draws.n_factors, draws.sphere, _learned(draws)
         bias = contiguous(rows[:, n_factors], dtype) if draws.has_biases else None
         of_items: Population = draws.new_items.at(s)
@@ -102,10 +102,10 @@ class KeptDraw:
     def rows_given(
         self, axis: Axis, side: RatingBlock, other: Factors, noise: Noise, rng: Generator, threads: int
     ) -> tuple[Factors, Noise]:
-        """Rows of one side drawn given the other, and what the noise has learned of them.
+        """Rows of one side drawn given the other, and the noise updated by them.
 
-        With constant Gaussian noise that is one step. Where latent variables belong to the rows it is a few, from near
-        the mode, as for a fold-in.
+        With constant Gaussian noise that is one step. With latent variables of the rows it takes a few, from near the
+        mode, as for a fold-in.
         """
         likelihood, is_user = self.likelihood, axis == "user"
         population = self.user_population if is_user else self.item_population
@@ -130,7 +130,7 @@ class KeptDraw:
 
 
 def _learned(draws: ItemDraws) -> Likelihood[Any]:
-    """The likelihood that chains can go on with."""
+    """The likelihood with which chains can continue."""
     learned = draws.likelihood.learned
     assert learned is not None
     return learned
@@ -139,7 +139,7 @@ def _learned(draws: ItemDraws) -> Likelihood[Any]:
 def with_new_items(
     posterior: DrawsPosterior, observed: Ratings, n_learned: int, dtype: Any, seed: int, threads: int
 ) -> DrawsPosterior:
-    """The posterior with draws of all items of the ratings; those beyond the first so many are drawn again."""
+    """The posterior with draws of all items of the ratings; those beyond the first `n_learned` are drawn again."""
     draws = posterior.draws
     if observed.n_items == n_learned:
         return posterior
@@ -149,7 +149,7 @@ def with_new_items(
     items: FloatArray = np.empty((observed.n_items, n_draws, width), np.float32)
     items[:n_learned] = draws.items[:n_learned]
     noises = []
-    # What is lost when they are written is lost now, for the same answers.
+    # Rounded as when they are saved, for the same answers.
     stored = np.float16 if posterior.is_half_stored else np.float32
     for s in range(n_draws):
         kept, rng = KeptDraw.of(draws, s, len(of_raters), n_learned, dtype), derive(seed, "update", s)
@@ -166,9 +166,9 @@ def with_new_items(
 
 
 def _new_ratings(observed: Ratings, n_learned: int) -> tuple[CSR, CSR]:
-    """The ratings of items that have come since, and what else those who rated them have rated.
+    """The ratings of new items, and all other ratings by the users who rated them.
 
-    The first by new item, with places among the raters for columns; the second by rater, ascending, of learned items.
+    The first by new item, with positions among the raters as columns; the second by rater, ascending, of learned items.
     """
     by_item = observed.by_item.take(np.arange(n_learned, observed.n_items, dtype=np.int32))
     raters, places = np.unique(by_item.columns, return_inverse=True)
@@ -178,7 +178,7 @@ def _new_ratings(observed: Ratings, n_learned: int) -> tuple[CSR, CSR]:
 
 
 def with_noise_of_users(posterior: DrawsPosterior, ratings: CSR, is_touched: BoolArray, threads: int) -> DrawsPosterior:
-    """The posterior with the noise of users who are new, or have new ratings, as these have it."""
+    """The posterior with updated noise of users who are new or have new ratings."""
     draws = posterior.draws
     noise = _learned(draws).with_users(draws, ratings, is_touched, threads)
     return posterior if noise is draws.noise else replace(posterior, draws=replace(draws, noise=noise))
@@ -187,9 +187,9 @@ def with_noise_of_users(posterior: DrawsPosterior, ratings: CSR, is_touched: Boo
 def warm_states(
     posterior: DrawsPosterior, observed: Ratings, model: FactorModel, rng: Generator, threads: int
 ) -> list[GibbsState]:
-    """Where each chain goes on: its last kept draw, with users drawn given its items.
+    """The states from which chains continue: the last kept draw of each, with users drawn given its items.
 
-    Mean and scale of the ratings may have moved a little since: the state is a start, and need not be exact.
+    Mean and scale of the ratings may have changed slightly: the state is a start, and need not be exact.
     """
     assert posterior.trace is not None
     draws, chains = posterior.draws, posterior.trace.chains

@@ -1,15 +1,15 @@
-"""One-class data as weighted least squares over all cells, and its rows given the other side.
+"""Implicit feedback as weighted least squares over all cells, and its rows given the other side.
 
     E = 1/2 sum_ij c_ij (p_ij - s_ij)^2 + 1/2 sum_i l_i |x_i|^2 + 1/2 sum_j l_j |y_j|^2
 
 p is 1 where something was chosen and 0 elsewhere, c the confidence, which is 1 elsewhere, and s = u.v, with biases
-u.v + c_i + d_j; a row x is (u, c). There are too many cells to go through, but those not chosen enter only through
+u.v + c_i + d_j; a row x is (u, c). There are too many cells to iterate over, but those not chosen enter only through
 sums over all rows of the other side (Hu, Koren and Volinsky 2008). With z_j = (v_j, 1) and w = c - 1, row i minimises
 
     1/2 x^T (Z^T Z + l_i) x + x.Z^T d + sum_k [w_k/2 (x.z_k)^2 - (1 + w_k - w_k d_k) x.z_k]
 
-over what it chose. `descend` goes down by conjugate gradients, in coordinates in which Z^T Z is diagonal: no step then
-costs more than going through what was chosen. `solve` factors a matrix a row.
+over what it chose. `descend` uses conjugate gradients, in coordinates in which Z^T Z is diagonal: a step then costs no
+more than a pass over the chosen cells. `solve` factors a matrix per row.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ GROWTH_FUNCTIONS: dict[Growth, np.ufunc] = {"log": np.log1p, "linear": np.positi
 
 @dataclass(frozen=True)
 class Confidence:
-    """A cell that was not chosen has the confidence 1; a chosen one 1 + strength * f(count).
+    """The confidence in cells: 1 for a cell that was not chosen, 1 + strength * f(count) for a chosen one.
 
     f is log(1 + count) ("log"), the count ("linear") or 1 ("none"), after Hu, Koren and Volinsky (2008). A thousand
-    plays are no thousand times as good a sign as one: hence the logarithm.
+    plays are not a thousand times as informative as one: hence the logarithm.
     """
 
     strength: float
     growth: Growth = "log"
 
     def beyond_one(self, counts: NDArray[Any]) -> FloatArray:
-        """strength * f(count), one a cell; 0 for a count of 0, which is no choice."""
+        """strength * f(count), one per cell; 0 for a count of 0."""
         values: DoubleArray = GROWTH_FUNCTIONS[self.growth](np.asarray(counts, np.float64))
-        with np.errstate(over="ignore"):  # The caller says what is too much.
+        with np.errstate(over="ignore"):  # The caller reports values that are too large.
             return (self.strength * values).astype(np.float32)
 
 
-MAX_WEIGHT = 1e15  # Beyond, squares of sums of them leave the range of single precision.
-MIN_WEIGHT = np.float32(1e-6)  # A target is a pull over a weight: it must not be infinite.
+MAX_WEIGHT = 1e15  # Beyond this, squares of sums overflow in single precision.
+MIN_WEIGHT = np.float32(1e-6)  # A target is a pull divided by a weight: it must not be infinite.
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """What each row chose, and how much more than 1 it counts."""
+    """The choices of each row, and their confidence beyond 1."""
 
     offsets: OffsetArray
     columns: IntArray
@@ -82,14 +82,14 @@ class Chosen:
         return len(self.offsets) - 1
 
     def total_weights(self) -> DoubleArray:
-        """The weights of each row together."""
+        """The total weight of each row."""
         rows = np.repeat(np.arange(len(self)), np.diff(self.offsets))
         return np.bincount(rows, self.weights, minlength=len(self)).astype(np.float64)
 
     def pulls(self, other: Others) -> FloatArray:
-        """What draws each choice: its confidence, less what the other side's bias explains of it.
+        """The pull of each choice: its confidence, minus the part that the other side's bias explains.
 
-        What has no weight was not chosen: `explain` asks what would be without a choice.
+        A choice without weight counts as not chosen, as `explain` needs it.
         """
         pulls = 1 + self.weights
         if other.bias is not None:
@@ -99,7 +99,7 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """The other side as all rows see it: z, the sum of its products over all rows, and its biases."""
+    """The other side: z, its Gram matrix, and its biases."""
 
     points: FloatMatrix  # n x W: z
     gram: DoubleArray  # W x W
@@ -121,7 +121,7 @@ class Others:
 
 
 def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> FloatMatrix:
-    """The least energy of each row; in double, since with more factors than columns only the ridge holds it up."""
+    """The minimum of each row; in double, since with more factors than columns only the ridge regularizes it."""
     weights = np.maximum(chosen.weights, MIN_WEIGHT).astype(np.float64)
     side = RatingBlock(chosen.offsets, chosen.columns, chosen.pulls(other) / weights, weights=weights)
     width = other.points.shape[1]
@@ -131,7 +131,7 @@ def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> Flo
         solved = solve_rows(side, points, prior, name="row", threads=threads)
     except NonFiniteStateError as error:
         raise NonFiniteStateError(
-            "a row of choices has no least energy that could be found; expected counts of ordinary size: try a larger "
+            "no minimum was found for a row of choices; expected counts of ordinary size: try a larger "
             "regularisation, fewer n_factors, or growth='log'"
         ) from error
     return contiguous(solved.points.factors, np.float32)
@@ -140,7 +140,7 @@ def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> Flo
 def descend(
     chosen: Chosen, other: Others, ridge: FloatArray, start: FloatMatrix, steps: int, threads: int
 ) -> FloatMatrix:
-    """Some steps down from the start."""
+    """A few conjugate-gradient steps from the start."""
     diagonal, turn = np.linalg.eigh(other.gram)
     forth = contiguous(turn, np.float32)
     rows, points = np.empty_like(start), np.empty_like(other.points)
@@ -165,14 +165,14 @@ def descend(
 
 
 def scores_of(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases: bool, threads: int) -> FloatArray:
-    """s of what was chosen."""
+    """The scores s of the chosen cells."""
     side = RatingBlock(chosen.offsets, chosen.columns, chosen.weights)
     rows, others = _points(users, has_biases), _points(items, has_biases)
     return contiguous(row_scores(side, rows, others, threads=threads), np.float32)
 
 
 def errors(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases: bool, threads: int) -> float:
-    """sum c (p - s)^2 over all cells: s^2 everywhere, by sums over rows, and what was chosen instead."""
+    """sum c (p - s)^2 over all cells: s^2 of all, by sums over rows, corrected for the chosen ones."""
     of_users, of_items = users, items
     if has_biases:  # Rows whose inner products are scores: (u, c, 1) and (v, 1, d).
         of_users = np.hstack([users, np.ones((len(users), 1), np.float32)])
@@ -183,7 +183,7 @@ def errors(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases: b
 
 
 def _gram(points: FloatMatrix, threads: int) -> DoubleArray:
-    """The sum of the rows' products with themselves."""
+    """The Gram matrix of the rows."""
     width = points.shape[1]
     total, gram = np.empty(width), np.empty((width, width))
     _native.moments(points, total, gram, threads)
@@ -196,15 +196,15 @@ def _points(rows: FloatMatrix, has_biases: bool) -> Factors:
     return Factors(contiguous(rows[:, :-1], np.float32), contiguous(rows[:, -1], np.float32))
 
 
-START = 0.01  # The largest: scores start near 0, where nearly all belong, and above it, as choices are.
+START = 0.01  # The largest initial factor: scores start slightly above 0, near where almost all belong.
 Solver = Literal["conjugate", "cholesky"]
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """What holds rows back: l = strength * (1 + weights / columns), or the strength alone.
+    """The penalty of rows: l = strength * (1 + weights / columns), or the strength alone.
 
-    The second factor is the mean confidence of a row's cells: an item that many chose is held back more (Rendle,
+    The second factor is the mean confidence of a row's cells: an item that many chose is regularized more (Rendle,
     Krichene, Zhang and Koren 2021).
     """
 
@@ -212,7 +212,7 @@ class Ridge:
     is_weighted: bool
 
     def of(self, chosen: Chosen, n_columns: int) -> FloatArray:
-        """One a row."""
+        """The penalty of each row."""
         ridge = np.full(len(chosen), float(self.strength))
         if self.is_weighted:
             ridge *= 1 + chosen.total_weights() / max(n_columns, 1)
@@ -221,7 +221,7 @@ class Ridge:
 
 @dataclass(frozen=True, eq=False)
 class ImplicitState:
-    """A state: rows of factors and, last, the bias, if there is one."""
+    """A state: rows of factors and, in the last column, the bias, if there is one."""
 
     users: FloatMatrix
     items: FloatMatrix
@@ -229,7 +229,7 @@ class ImplicitState:
 
 @dataclass(frozen=True, eq=False)
 class AlternatingChoices:
-    """One sweep: items given users, then users given items, so that users end where a fold-in would put them."""
+    """One sweep: items given users, then users given items, so that users equal their fold-in."""
 
     observed: Ratings
     confidence: Confidence
@@ -250,12 +250,12 @@ class AlternatingChoices:
 
     @cached_property
     def ridges(self) -> tuple[FloatArray, FloatArray]:
-        """Those of users and of items."""
+        """The penalties of users and of items."""
         n_users, n_items = len(self.by_user), len(self.by_item)
         return self.ridge.of(self.by_user, n_items), self.ridge.of(self.by_item, n_users)
 
     def init(self, rng: Generator) -> ImplicitState:
-        """Small factors above 0, no biases."""
+        """Small positive factors, no biases."""
 
         def points(n: int) -> FloatMatrix:
             rows = np.float32(START) * rng.random((n, self.n_factors + self.has_biases), np.float32)
@@ -267,7 +267,7 @@ class AlternatingChoices:
 
     def step(self, state: ImplicitState, rng: Generator) -> tuple[ImplicitState, Stats]:
         state = self.moved(state)
-        with np.errstate(over="ignore", invalid="ignore"):  # It is looked at below.
+        with np.errstate(over="ignore", invalid="ignore"):  # It is checked below.
             loss = self.loss(state)
         if not math.isfinite(loss):
             raise NonFiniteStateError(

@@ -6,10 +6,10 @@
         + l/2 (sum |u_i|^2 + sum |v_j|^2 + sum c_i^2 + sum d_j^2)
 
 (Johnson 2014). b is 1 + strength * f(count), w that of `negatives`, and g a constant, the logarithm of sum b / sum w:
-what a cell has of which nothing is known. An epoch takes one step of all items given the users, and one of all users
-given the items. The gradient of a row is that of what it chose, all of it, and of cells drawn for this step; each of
-its coordinates has a step size of its own (AdaGrad: Duchi, Hazan and Singer 2011). A row moves by what the other side
-was before, and draws from a stream of its own: so rows can be moved in any order.
+the score of a cell about which nothing is known. An epoch takes one step of all items given the users, and one of all
+users given the items. The gradient of a row is that of all its choices and of cells drawn for this step; each of its
+coordinates has its own step size (AdaGrad: Duchi, Hazan and Singer 2011). A row moves given the previous state of the
+other side, and draws from its own stream: so rows can be moved in any order.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR
+from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
-from tastespace.lazy import special
-from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number
 from tastespace.models.factorization.gibbs.item_draws import Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import Confidence, Growth
@@ -39,6 +40,7 @@ from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
 from tastespace.models.factorization.rows import Factors
 from tastespace.models.implicit_feedback import OneClass
+from tastespace.parameters import MANY_FACTORS, Range, check_int, check_number
 from tastespace.progress import Observer
 
 START_SD = 0.1
@@ -46,7 +48,7 @@ START_SD = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What each row of a side chose, with what weight, and what it is shown besides."""
+    """The choices of each row of a side, their weights, and the negatives drawn for it."""
 
     offsets: OffsetArray
     columns: IntArray
@@ -68,7 +70,7 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One side: where it is, and the squares of all gradients so far."""
+    """One side: its factors and biases, and the squares of all gradients so far."""
 
     at: Factors
     squares: Factors
@@ -92,7 +94,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class LogisticState:
-    """A state: where both sides are."""
+    """A state of both sides."""
 
     users: Rows
     items: Rows
@@ -134,7 +136,7 @@ class LogisticDescent:
         return LogisticState(users, items), {"loss": loss}
 
     def moved(self, shown: Shown, rows: Rows, other: Rows, key: int) -> tuple[Rows, float]:
-        """One step of all rows, and E before it, as the cells drawn for the step have it."""
+        """One step of all rows, and E before it, estimated from the cells drawn for the step."""
         after, energies, drawing = (
             Rows(rows.at.each(np.copy), rows.squares.each(np.copy)),
             np.empty(len(shown)),
@@ -165,28 +167,28 @@ class LogisticDescent:
         return after, float(energies.sum()) + 0.5 * self.ridge * other.squared()
 
 
-MAX_NEGATIVES = 10_000  # a choice; beyond that a cell would be seen many times a step
+MAX_NEGATIVES = 10_000  # per choice; beyond that a cell would be drawn many times per step
 
 
 @dataclass(kw_only=True)
 class LogisticMF(OneClass):
-    """Clicks, plays and purchases by a logistic likelihood: how likely is an item to be one that was chosen?
+    """Logistic matrix factorization of clicks, plays and purchases: the probability that an item is chosen.
 
     P(chosen) = 1 / (1 + exp(-(offset + user bias + item bias + user . item))), learned by stochastic gradients from
-    what was chosen, and from cells drawn to stand for what was not (Johnson 2014).
+    what was chosen, and from sampled negatives, which represent what was not (Johnson 2014).
 
-    `negatives` is how much what was not chosen counts, `n_negatives` times as much as what was, all together.
-    "weighted": all such cells the same. "uniform": any item, for a user as often as they chose something.
+    `negatives` is how cells that were not chosen are weighted, `n_negatives` times as much as the chosen ones in total.
+    "weighted": all such cells the same. "uniform": any item, in proportion to the number of choices of the user.
     "popularity": the same, with items drawn by (number of choices) ** 0.75.
 
     A prediction is the probability that a pair is a choice and not a negative, if there are `n_negatives` negatives of
-    that law for every choice. Where nothing is known of a pair that is 1 / (1 + `n_negatives`). With "popularity", an
-    item gets no credit for being known to all.
+    that law for every choice. For a pair about which nothing is known that is 1 / (1 + `n_negatives`). With
+    "popularity", an item gets no credit for being popular.
 
     A choice counts 1 + `strength` * f(count), f given by `growth`: "log" (1 + count), "linear" or "none". With a
-    strength above 0 odds are as many times too high as choices count more than 1.
+    strength above 0 odds are too high by the factor by which choices count more than 1.
 
-    `regularisation` holds factors and biases back. `epochs` are passes over both sides, with steps of `learning_rate`.
+    `regularisation` shrinks factors and biases. `epochs` are passes over both sides, with steps of `learning_rate`.
     """
 
     n_factors: int = 64
@@ -217,6 +219,10 @@ class LogisticMF(OneClass):
         check_int("epochs", self.epochs, least=1)
         check_number("learning_rate", self.learning_rate, above=0)
 
+    @classmethod
+    def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
+        return [{}] if observed.kind in CHOICES else []
+
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> DrawsPosterior:
@@ -243,6 +249,6 @@ class LogisticMF(OneClass):
             panel=Panel.of(unchosen.by_item, unchosen.item_popularity, rng),
             losses=np.array([stats["loss"] for stats in trace]),
         )
-        units = Units(0.0, 1.0, np.array([0.0, 1.0]), float(special.expit(offset)))
+        units = Units(0.0, 1.0, np.array([0.0, 1.0]), float(scipy.special.expit(offset)))
         users = Populations.of_rows(state.users.points(), self.biases)
         return one_draw(users, state.items.points(), 1.0, self.biases, likelihood, units)

@@ -1,19 +1,19 @@
-"""What was not chosen, and how much it counts: a few cells, drawn by chance, stand for all of them.
+"""Sampled negatives: a few random cells represent all that were not chosen, with weights.
 
 A cell of user i and item j that was not chosen counts w_ij. With n_i choices of user i, m_j of item j, n of all, and k
-negatives a choice,
+negatives per choice,
 
-    uniform      w_ij = k n_i / M                           users who chose much have turned down much, of any item
-    popularity   w_ij = k n_i m_j^0.75 / sum_l m_l^0.75     the same, of what they are likely to have met
-    weighted     w_ij = k n / (N M - n)                     all the same, k n together
+    uniform      w_ij = k n_i / M                           in proportion to the choices of the user, of any item
+    popularity   w_ij = k n_i m_j^0.75 / sum_l m_l^0.75     the same, of items they are likely to have seen
+    weighted     w_ij = k n / (N M - n)                     all the same, k n in total
 
-There are too many cells to go through. Row i of one side draws t_i columns, column j with the chance q_j each time. One
-that it chose does not count; another counts r_i a_j. A sum over what was drawn is then, on average, the sum over all
-cells that were not chosen, each times t_i r_i q_j a_j, and weights are such that this is w_ij. So the gradient of the
-drawn cells is an unbiased estimate of that of all. Both sides draw for the same w.
+There are too many cells to iterate over. Row i of one side draws t_i columns, column j with probability q_j each time.
+One that it chose does not count; another counts r_i a_j. A sum over what was drawn is then, on average, the sum over
+all cells that were not chosen, each times t_i r_i q_j a_j, and weights are such that this is w_ij. So the gradient of
+the drawn cells is an unbiased estimate of that of all. Both sides draw for the same w.
 
 For the first two laws q is the law itself, and a = 1. Under the third, popular columns are drawn more often than others
-and count less for it: they have higher scores, and are most of what the sum is about. Half of the chance is spread
+and count less in return: they have higher scores, and make up most of the sum. Half of the probability is spread
 evenly, so that no weight is above 2.
 """
 
@@ -33,31 +33,31 @@ from tastespace.data.csr import CSR, offsets_of
 
 Law = Literal["uniform", "popularity", "weighted"]
 LAWS: tuple[Law, ...] = get_args(Law)
-FLATTENED = 0.75  # the power that counts are raised to (Mikolov et al. 2013): rare ones come up a little more often
+FLATTENED = 0.75  # the power that counts are raised to (Mikolov et al. 2013): rare ones are drawn a little more often
 
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """The chances of columns to be drawn; they sum to 1."""
+    """The probabilities of columns to be drawn; they sum to 1."""
 
     values: DoubleArray
 
     @classmethod
     def of(cls, weights: NDArray[Any]) -> Chances:
-        """In proportion to these; all the same if there are none."""
+        """Probabilities in proportion to these weights; equal ones if all are 0."""
         weights = np.asarray(weights, np.float64)
         total = float(weights.sum())
         return cls(weights / total if total > 0 else np.full(len(weights), 1 / len(weights)))
 
     @cached_property
     def table(self) -> NDArray[np.uint32]:
-        """The alias table that the kernel draws by."""
+        """The alias table for drawing in the kernel."""
         table = np.empty((len(self.values), 2), np.uint32)
         _native.alias_table(self.values, table)
         return table
 
     def draw(self, chosen: CSR, counts: OffsetArray, key: int, places: NDArray[np.uint64]) -> CSR:
-        """So many columns for each row, less those that it chose; its stream depends on the key and its place alone."""
+        """`counts` columns for each row, without those that it chose; its stream depends on key and place alone."""
         offsets, columns = offsets_of(counts), np.empty(int(counts.sum()), np.int32)
         choices = (contiguous(chosen.offsets, np.int64), contiguous(chosen.columns, np.int32))
         _native.draw_columns(*choices, offsets, self.table, key, columns, places=places)
@@ -69,7 +69,7 @@ class Chances:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """What the rows of one side are shown of the other."""
+    """How the rows of one side draw columns of the other."""
 
     chances: Chances  # q
     offsets: OffsetArray  # rows + 1: differences are t
@@ -78,7 +78,7 @@ class Drawing:
 
     @classmethod
     def of(cls, counts: DoubleArray, rates: DoubleArray, law: DoubleArray, proposed: DoubleArray) -> Drawing:
-        """About so many draws a row, which count as much as its rate together; columns by law, drawn as proposed."""
+        """About `counts` draws per row, whose weights sum to its rate; columns follow `law`, drawn as `proposed`."""
         drawn = np.ceil(counts).astype(np.int64)
         return cls(
             Chances(proposed),
@@ -90,7 +90,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class Unchosen:
-    """The weights of all cells: w_ij = total p_i q_j where something was not chosen."""
+    """The weights of all cells that were not chosen: w_ij = total p_i q_j."""
 
     law: Law
     total: float
@@ -102,7 +102,7 @@ class Unchosen:
 
     @classmethod
     def of(cls, law: Law, per_choice: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> Unchosen:
-        """The weights for users and items with so many choices."""
+        """The weights for users and items with these numbers of choices."""
         n, n_cells = float(user_counts.sum()), len(user_counts) * len(item_counts)
         of_users, of_items = popularity(user_counts), popularity(item_counts)
         total = n_draws = per_choice * n
@@ -114,7 +114,7 @@ class Unchosen:
 
     @cached_property
     def drawings(self) -> tuple[Drawing, Drawing]:
-        """What users are shown of the items, and items of the users."""
+        """The drawings of users and of items."""
         return (
             self._drawing(self.by_user, self.by_item, self.item_popularity),
             self._drawing(self.by_item, self.by_user, self.user_popularity),
@@ -126,12 +126,12 @@ class Unchosen:
 
 
 def popularity(counts: NDArray[Any]) -> DoubleArray:
-    """Chances that grow with how often something was chosen, and a little more slowly."""
+    """Probabilities that grow with the number of choices, a little more slowly."""
     return Chances.of(np.asarray(counts, np.float64) ** FLATTENED).values
 
 
 def even(n: int) -> DoubleArray:
-    """The same chance for each."""
+    """Equal probabilities."""
     return np.full(n, 1 / max(n, 1))
 
 
@@ -142,12 +142,12 @@ SIZE = 1024
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Some items, and what each counts.
+    """A sample of items with weights.
 
-    The belief about a user takes a sum over all items that the user did not choose, weighted by a law q. The same few
-    items serve all users: item j is one of them with probability pi_j, and then counts q_j / pi_j, so that on average
-    the sum is that over all (Horvitz and Thompson 1952). pi is large where q or the popularity is, and 1 for the head
-    of the catalogue, whose part of the sum is exact. A catalogue no larger than the panel is taken as it is.
+    The belief about a user takes a sum over all items that the user did not choose, weighted by a law q. The same
+    sample serves all users: item j is one of them with probability pi_j, and then counts q_j / pi_j, so that on average
+    the sum is that over all (Horvitz and Thompson 1952). pi is large where q or the popularity is, and 1 for the most
+    popular items, whose part of the sum is exact. A catalogue no larger than the panel is used completely.
     """
 
     items: IntArray  # ascending
@@ -155,7 +155,7 @@ class Panel:
 
     @classmethod
     def of(cls, law: DoubleArray, popularity: DoubleArray, rng: Generator, size: int = SIZE) -> Panel:
-        """For a law of items."""
+        """A panel for a law of items."""
         wanted = (law + popularity) / 2
         if np.count_nonzero(wanted) <= size:
             return cls._with(law, np.ones(len(law)), np.flatnonzero(wanted))
@@ -173,7 +173,7 @@ class Panel:
 
 
 def inclusion(wanted: DoubleArray, size: int) -> DoubleArray:
-    """Probabilities in proportion to what is wanted, none above 1, that sum to the size."""
+    """Inclusion probabilities in proportion to `wanted`, none above 1, that sum to the size."""
     is_certain = np.zeros(len(wanted), np.bool_)
     while True:
         left = size - np.count_nonzero(is_certain)

@@ -1,9 +1,9 @@
-"""`"auto"`: the confidence and the regularisation whose lists find held-out choices best.
+"""`"auto"`: the confidence and the regularisation whose lists rank held-out choices best.
 
-Both matter, and together: the more a choice counts, the more has to hold factors back. How much is right differs by a
-factor of a hundred between data sets. So a grid of both is tried, coarse and with few factors and sweeps, since what is
-best there is nearly best with more of them; then half a step around the best. The measure is the NDCG of whole lists:
-a held-out choice at place k counts 1 / log2(1 + k).
+Both matter jointly: the more a choice counts, the stronger the regularisation has to be. The best values differ by a
+factor of a hundred between data sets. So a coarse grid of both is tried with few factors and sweeps, since the best
+values there are nearly the best with more of them; then half a step around the best. The measure is the NDCG of whole
+lists: a held-out choice at place k counts 1 / log2(1 + k).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tastespace.models.factorization.implicit.cells import AlternatingChoices, I
 from tastespace.progress import Observer, Progress
 from tastespace.randomness import generator
 
-# Of the confidence, and of the ridge as a share of sqrt(users * items), which is how sums over rows grow.
+# Grids of the confidence, and of the ridge as a share of sqrt(users * items), by which sums over rows grow.
 STRENGTHS, RIDGES = (1.0, 4.0, 16.0, 64.0), (0.0005, 0.002, 0.008, 0.03, 0.12)
 TRIED_FACTORS, TRIED_SWEEPS = 32, 8
 VALIDATION_SHARE = 0.1
-MAX_SCORES = 30_000_000  # looked at for a measure: so many users are enough
+MAX_SCORES = 30_000_000  # users in a measurement: this many are enough
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is searched for."""
+    """The settings that are searched for."""
 
     strength: float
     ridge: float
@@ -43,7 +43,7 @@ Bind = Callable[[Ratings, Settings, int], AlternatingChoices]  # of ratings, set
 
 
 def unit_of(observed: Ratings) -> float:
-    """What a ridge is a share of."""
+    """The unit of a ridge."""
     return float(np.sqrt(observed.n_users * observed.n_items))
 
 
@@ -67,7 +67,7 @@ def search_settings(
 
     def fit(settings: Settings, start: object) -> Trial[Settings, None]:
         transition = bind(validation.train, settings, factors)
-        # All from the same start: they are to be compared.
+        # All from the same start, so that they can be compared.
         state = transition.init(generator(start_seed))
         for _ in range(TRIED_SWEEPS):
             state = transition.moved(state)
@@ -107,7 +107,7 @@ class Judge:
         return cls(validation.train, validation.held_out, users.astype(np.int32))
 
     def ndcg(self, state: ImplicitState, has_biases: bool) -> float:
-        """The mean over users."""
+        """The mean NDCG over users."""
         found = [self._of_user(int(user), state, has_biases) for user in self.users]
         return float(np.mean(found))
 
@@ -116,7 +116,7 @@ class Judge:
         seen, wanted = self.train.by_user, self.held_out.by_user
         scores[seen.columns[seen.offsets[user] : seen.offsets[user + 1]]] = -np.inf
         own = scores[wanted.columns[wanted.offsets[user] : wanted.offsets[user + 1]]]
-        # A score that others share counts as if it stood in the middle of them.
+        # Tied scores count as if in the middle of the tie.
         ordered = np.sort(scores)
         above = len(scores) - np.searchsorted(ordered, own, side="right")
         level = len(scores) - np.searchsorted(ordered, own, side="left")
@@ -125,7 +125,7 @@ class Judge:
 
 
 def scores_of_user(state: ImplicitState, user: int, has_biases: bool) -> FloatMatrix:
-    """The scores of all items for a user; what all of them share is left out."""
+    """The scores of all items for a user, without the common constant."""
     row = state.users[user]
     if not has_biases:
         return np.asarray(state.items @ row)

@@ -1,6 +1,7 @@
-"""How ratings come about given scores, in training and in serving: one class and one file each.
+"""Likelihoods, the distributions of ratings given scores, in training and in serving: one class and one file each.
 
-Begin with `base`, then `gaussian`. Likelihoods know the row kernel and the distributions, and no family of models.
+Begin with `base`, then `gaussian`. Likelihoods depend on the rows, the distributions and, for implicit feedback, the
+cells and negatives of `implicit/`, but not on recommenders; nothing outside checks which likelihood it has.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LIKELIHOODS = {
     "probit": f"{_HERE}.likelihoods.probit:Probit",
     "logistic": f"{_HERE}.likelihoods.logistic:Logistic",
 }
-# By the number that an artifact has in the array "noise".
+# By the number in the array "noise" of an artifact.
 KINDS = {
     0: LIKELIHOODS["gaussian"],
     1: LIKELIHOODS["heteroscedastic"],
@@ -40,8 +41,8 @@ KINDS = {
 
 
 def likelihood_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[ServedLikelihood, Mapping[str, NDArray[Any]]]:
-    """Read what the `arrays` of a likelihood gave: the likelihood, and the arrays beside its draws."""
-    kind = int(arrays["noise"][0]) if "noise" in arrays else 0  # There was but one when the first were saved.
+    """Restore a likelihood from its `arrays`: the likelihood, and the arrays beside its draws."""
+    kind = int(arrays["noise"][0]) if "noise" in arrays else 0  # The first saved models had only one.
     if kind not in KINDS:
         raise ArtifactError(
             f"the noise of the model is of kind {kind}, which this version does not know; expected one up to "

@@ -1,14 +1,14 @@
-"""How ratings come about given the scores: what every likelihood has, in training and in serving alike.
+"""The base classes of likelihoods, which define ratings given scores, in training and in serving.
 
-A `Likelihood` gives the Gibbs sweep what it can work with, responses that are normal around the scores. The Gaussian
-one gives the ratings themselves; others augment them with latent variables, drawn again whenever rows are to be drawn.
-What kept draws need of the noise are arrays by name (`stack`), which lie beside the draws of the items. A
-`ServedLikelihood` answers from these: how users are folded in, and what ratings follow from scores.
+A `Likelihood` gives the Gibbs sweep responses that are normal around the scores. The Gaussian
+one gives the ratings themselves; others augment them with latent variables, drawn again whenever rows are drawn. The
+noise of kept draws is stored as arrays by name (`stack`), beside the draws of the items. A `ServedLikelihood` uses
+these to fold in users, and to derive ratings from scores.
 
-Users folded in by kept draws: a normal in closed form, or a few Gibbs steps where something latent is drawn.
+Users are folded in by kept draws: a normal in closed form, or a few Gibbs steps if there are latent variables.
 
-What is believed after such steps is the normal of the last one. Their randomness depends on the user's ratings alone:
-two users with the same ratings get the same answer.
+The belief after such steps is the normal of the last one. Their randomness depends only on the user's ratings: two
+users with the same ratings get the same answer.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 
 
-FIRST_PRECISION = 2.0  # where a chain starts: half of the ratings' variance is noise, as is usual
+FIRST_PRECISION = 2.0  # the start of a chain: half of the ratings' variance is noise, as is usual
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """The ratings in both orientations; a Gaussian model takes them centred, in units of their standard deviation."""
+    """The ratings in both orientations; for a Gaussian model centred, in units of their standard deviation."""
 
     by_user: RatingBlock
     by_item: RatingBlock
@@ -56,7 +56,7 @@ class Observations:
     def of(cls, ratings: Ratings, dtype: Any, offset: float, scale: float) -> Observations:
         """These ratings, in this type and in these units."""
         by_item = RatingBlock.of(ratings.by_item, dtype, offset, scale)
-        # Grouped again if someone asks: a hundred million ratings are not kept twice over for that.
+        # Grouped again on demand: a hundred million ratings are not kept twice for that.
         ratings.__dict__.pop("by_item", None)
         return cls(RatingBlock.of(ratings.by_user, dtype, offset, scale), by_item)
 
@@ -66,12 +66,12 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """What is learned about the noise: its precision, and what else a likelihood adds."""
+    """Parameters of the noise: its precision, and what else a likelihood adds."""
 
     alpha: float
 
     def lean(self) -> Self:
-        """The noise as it is kept with a draw: what there is much of in single precision."""
+        """The noise as it is kept with a draw, with large arrays in single precision."""
         return self
 
 
@@ -80,7 +80,7 @@ N = TypeVar("N", bound=Noise)
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """Users given each draw: a normal over (factors, bias), and the user's own precision where there is one."""
+    """Users given each draw: a normal over (factors, bias), and the user's own precision, if there is one."""
 
     means: FloatArray  # B x S x W
     precision: FloatMatrix | None = None  # B x S
@@ -94,15 +94,15 @@ class ScoreDraws:
     sds: FloatMatrix
     weights: FloatMatrix | None  # of the draws; None for equal
     precision: FloatMatrix | None  # of the user's noise
-    item_rows: IntArray  # -1 for an item never seen
+    item_rows: IntArray  # -1 for a new item
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a rating of each of n items would tell about its score, near where the draws put it; n x S each."""
+    """The information in a rating of each of n items about its score, near the score of each draw; n x S each."""
 
     variance: NDArray[Any]  # of the answer around the score, in units of the model
-    slope: NDArray[Any]  # of the expected rating: ratings a unit of the score
+    slope: NDArray[Any]  # of the expected rating, per unit of the score
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,94 +121,94 @@ class Units:
 
 
 class ServedLikelihood(ABC):
-    """A likelihood with kept draws: users are folded in by it, and ratings follow from scores."""
+    """A likelihood with kept draws, which folds in users and derives ratings from scores."""
 
     is_linear: ClassVar[bool] = True  # the expected rating is offset + scale * score
 
     @property
     def takes_choices(self) -> bool:
-        """Whether users are folded in from what they chose."""
+        """Whether users are folded in from implicit feedback."""
         return False
 
     @property
     def sampled(self) -> SampledNegatives | None:
-        """What is drawn for users beside their choices, if something is."""
+        """The sampled negatives of users, if there are any."""
         return None
 
     @property
     def learned(self) -> Likelihood[Any] | None:
-        """The likelihood that chains can go on with, if there is one."""
+        """The likelihood with which chains can continue, if there is one."""
         return None
 
     @abstractmethod
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
-        """Users with these ratings; fills the roots, if there are any."""
+        """Fold in users with these ratings; fills the roots, if given."""
 
     @abstractmethod
     def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
-        """What pairs with these scores would be rated."""
+        """The predictive distribution of ratings of pairs with these scores."""
 
     @abstractmethod
     def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
-        """What ratings of pairs would tell; scores are computed only where it depends on them."""
+        """The information in ratings of pairs; scores are computed only if it depends on them."""
 
     @abstractmethod
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
-        """What an artifact keeps, with the kind of noise (see the folder's `KINDS`)."""
+        """The arrays for an artifact, with the kind of noise (see the folder's `KINDS`)."""
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
-        """What `arrays` gave: the likelihood, and the arrays beside its draws."""
+        """Restore from `arrays`: the likelihood, and the arrays beside its draws."""
 
 
 class Likelihood(Settings, ServedLikelihood, Generic[N]):
-    """The noise of ratings. Scores and ratings are those of the model's units (`FactorModel`)."""
+    """The distribution of ratings given scores, both in the model's units (`FactorModel`)."""
 
     is_binary: ClassVar[bool] = False  # ratings are yes (1) and no (0)
-    has_evidence: ClassVar[bool] = False  # p(ratings of a user | draw) is known in closed form
-    places_scores: ClassVar[bool] = False  # it says where scores are, so that biases need no mean of their own
-    row_steps: ClassVar[int] = 6  # Gibbs steps until rows are drawn whatever they were before
+    has_evidence: ClassVar[bool] = False  # p(ratings of a user | draw) has a closed form
+    places_scores: ClassVar[bool] = False  # it locates scores, so that biases need no mean
+    row_steps: ClassVar[int] = 6  # Gibbs steps until rows no longer depend on their start
 
     # Before training
 
     def bind(self, observed: Ratings) -> tuple[Likelihood[N], float, float]:
-        """The likelihood with all that is found from the ratings; and their offset and scale, the model's units."""
+        """The likelihood with everything determined from the ratings; and their offset and scale, the model's units."""
         return self, 0.0, 1.0
 
     def units(self, observed: Ratings) -> Units:
-        """Range and levels of ratings. Those that are taken for numbers may be levels all the same."""
+        """Range and levels of ratings. Even those modelled as numbers may have levels."""
         return Units(*observed.range, levels_of(observed.values), observed.mean)
 
     def keep_levels(self, levels: DoubleArray | None) -> Likelihood[N]:
-        """The likelihood for ratings that may have lost some of the levels that draws know."""
+        """The likelihood for ratings in which some levels of the draws may no longer occur."""
         return self
 
     def sample_negatives(self, observed: Ratings, model: str, rng: Generator) -> SampledNegatives | None:
-        """What is drawn for users, if ratings are choices; `model` is whose, for messages."""
+        """The sampled negatives, if ratings are choices; `model` is the name for messages."""
         return None
 
     # Training
 
     @abstractmethod
     def init(self, observed: Observations) -> N:
-        """Where a chain starts."""
+        """The noise at the start of a chain."""
 
     def start(self, side: RatingBlock) -> RatingBlock:
-        """Responses for the least squares that a chain may start from."""
+        """Responses for the least squares from which a chain may start."""
         return side
 
     @abstractmethod
     def sample(self, n_users: int, n_items: int, rng: Generator) -> N:
-        """The noise before any rating is known."""
+        """The noise from its prior."""
 
     def settle(self, users: GivenRows, noise: N, rng: Generator) -> N:
-        """Draw what is better drawn with latent responses integrated out, given the scores; rows are the users."""
+        """Draw parameters with latent responses integrated out, given the scores; rows are the users."""
         return noise
 
     @abstractmethod
     def augment(self, given: GivenRows, noise: N, rng: Generator) -> GivenRows:
-        """The rows with the responses that they are drawn from; those given are the ratings."""
+        """The rows with responses in place of the given ratings."""
 
     def learn(self, given: GivenRows, squares: DoubleArray, noise: N, rng: Generator) -> N:
         """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
@@ -227,7 +227,7 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
         """Density of the ratings given the scores, and of the noise. `squares` are those of the users, if known."""
 
     def figures(self, noise: N, unit: float) -> Stats:
-        """What of the noise is watched, in units of the ratings."""
+        """The watched figures of the noise, in units of the ratings."""
         return {}
 
     # Kept draws
@@ -237,49 +237,49 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
         return self
 
     def stack(self, noises: Sequence[N], scale: float) -> Arrays:
-        """What kept draws need of the noise of each; `scale` makes standard deviations those of ratings."""
+        """The noise of kept draws as arrays; `scale` converts standard deviations to those of ratings."""
         return {}
 
     @abstractmethod
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
-        """The likelihood of draw s, of which nothing is left to learn but what belongs to single rows."""
+        """The likelihood of draw s, with all parameters fixed but those of single rows."""
 
     def restart(self, noise: Noise) -> Noise:
-        """The noise of a kept draw, as a chain goes on from it."""
+        """The noise of a kept draw, from which a chain continues."""
         return noise
 
     def renew(self, axis: Axis, n_rows: int, noise: N, rng: Generator) -> N:
-        """The noise with that of single rows drawn from their population, for so many new rows."""
+        """The noise with that of `n_rows` new rows drawn from their population."""
         return noise
 
     def approach(self, given: GivenRows, noise: N) -> GivenRows | None:
         """Weighted responses whose squared errors are parabolas that touch the log likelihood at the scores.
 
-        None where rows are drawn from anywhere.
+        None if rows can be drawn from any start.
         """
         return None
 
     def with_items(self, draws: ItemDraws, n_learned: int, noises: Sequence[N]) -> Arrays:
-        """What draws need of the noise, with items beyond the first so many as these noises have them."""
+        """The noise of the draws, with that of items beyond the first `n_learned` from these noises."""
         return draws.noise
 
     def with_users(self, draws: ItemDraws, ratings: CSR, is_touched: NDArray[np.bool_], threads: int) -> Arrays:
-        """The same with the noise of users who are new, or touched by new ratings, as their ratings have it."""
+        """The noise of the draws, updated for users who are new or have new ratings."""
         return draws.noise
 
     def matches(self, asked: Likelihood[Any]) -> bool:
-        """Whether draws of this likelihood can go on with another one's settings."""
+        """Whether draws of this likelihood can continue with another one's settings."""
         return type(asked) is type(self)
 
 
 def likelihood_of(given: Any) -> Likelihood[Any]:
-    """Return the likelihood meant by an object, a name or a text such as `ordinal:levels=1,2,3`, checked."""
+    """Return a validated likelihood from an object, a name or a text such as `ordinal:levels=1,2,3`."""
     found: Likelihood[Any] = settings_of(given, LIKELIHOODS, "likelihood", Likelihood)
     return found
 
 
 def squared_errors(side: RatingBlock, rows: Factors, other: Factors) -> DoubleArray:
-    """Sum the squared errors of each row, in double where the factors are."""
+    """Sum the squared errors of each row, in double if the factors are."""
     standard = (side.targets.astype(np.float64) - side.offset) / side.scale
     errors = standard - row_scores(side, rows, other).astype(np.float64)
     weights = 1.0 if side.column_weights is None else side.column_weights[side.columns].astype(np.float64)
@@ -309,28 +309,28 @@ def normal_predictive(
 def level_predictive(
     means: FloatMatrix, cuts: DoubleArray | None, scores: ScoreDraws, units: Units
 ) -> PredictiveDistribution:
-    """Levels by latent scores; without cuts by the logistic link."""
+    """Levels from latent scores; without cuts by the logistic link."""
     assert units.levels is not None
     latent = LatentScores(means, scores.sds, cuts, units.levels, scores.weights)
     return PredictiveDistribution(belief=latent, rating=latent.ratings)
 
 
 # Gibbs steps of a fold-in with latent variables, and before them Newton steps to the mode: from the population's mean
-# latent responses would creep where nearly all ratings agree (docs/design/likelihoods.md).
+# latent responses would move slowly if nearly all ratings agree (docs/design/likelihoods.md).
 STEPS, APPROACH = 6, 6
 
 
 def keys_of(ratings: CSR) -> NDArray[np.uint64]:
-    """Return a number for each user that depends on their ratings, and not on the order of these."""
+    """Return a number for each user that depends on their ratings, but not on the order of these."""
     values = contiguous(ratings.values, np.float32).view(np.uint32).astype(np.uint64)
     mixed = _mixed(_mixed(ratings.columns.astype(np.uint64)) ^ values)
-    # Sums from the start on: differences of these are sums of rows, empty ones too; they wrap around, and may.
+    # Cumulative sums, whose differences are sums of rows, empty ones too; overflow is harmless.
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     return _mixed(total[ratings.offsets[1:]] - total[ratings.offsets[:-1]])
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Make numbers that look random of numbers that do not (splitmix64)."""
+    """Hash numbers (splitmix64)."""
     with np.errstate(over="ignore"):
         numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
         numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -353,7 +353,7 @@ def fold_in_latent(
     latent: dict[str, Any],
     is_standard: bool = True,
 ) -> FloatArray:
-    """The means of users by a few steps, of which `latent` says the kind; fills the roots."""
+    """The means of users by a few steps with latent variables; fills the roots."""
     latent = {**latent, "steps": STEPS, "keys": keys_of(ratings)}
     return _folded(_native.fold_in_latent, draws, ratings, roots, threads, latent, is_standard=is_standard)
 
@@ -368,7 +368,7 @@ def _folded(
     *,
     is_standard: bool,
 ) -> FloatArray:
-    """What both ways of folding in share; ratings in units of the model, or as they are."""
+    """The shared part of both ways of folding in; ratings in units of the model, or unchanged."""
     _, n_draws, width = draws.items.shape
     means: FloatArray = np.empty((len(ratings), n_draws, width), np.float32)
     values = contiguous(ratings.values, np.float32)

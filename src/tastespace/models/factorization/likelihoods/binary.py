@@ -1,9 +1,9 @@
-"""Yes (1) and no (0): what the likelihoods of answers share, whatever the link between scores and chances.
+"""Yes (1) and no (0): the base class of binary likelihoods, for any link between scores and probabilities.
 
     P(1) = link(offset + score)
 
-The offset is a constant: where the average rating would put a score. With `negatives` the ratings are choices, and
-what is drawn beside them is no (see `sampled_negatives`).
+The offset is a constant: the score of the average rating. With `negatives` the ratings are choices, and sampled
+negatives are no (see `sampled_negatives`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.data.kinds import distinct
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_int, check_number, check_option
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations, Units
 from tastespace.models.factorization.likelihoods.ordinal import listed, standardised
 from tastespace.models.factorization.likelihoods.sampled_negatives import NEGATIVES_LAWS, NegativesLaw, SampledNegatives
 from tastespace.models.factorization.rows import GivenRows, RatingBlock
 from tastespace.models.implicit_feedback import require_choices
+from tastespace.parameters import check_int, check_number, check_option
 
-EDGE = np.array([0.5])  # what tells yes from no
+EDGE = np.array([0.5])  # the edge between no and yes
 LEVELS = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Binary(Likelihood[Noise]):
-    """What both links share: there is nothing to learn but the scores."""
+    """The base class of both links: only scores are learned."""
 
     offset: float | None = None
     negatives: NegativesLaw | None = None
@@ -43,15 +43,15 @@ class Binary(Likelihood[Noise]):
 
     @abstractmethod
     def chance(self, scores: AnyFloats) -> AnyFloats:
-        """The chance of yes."""
+        """The probability of yes."""
 
     @abstractmethod
     def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        """Its logarithm; the chance of no is the one of the negative score."""
+        """The log probability of yes; that of no has the negative score."""
 
     @abstractmethod
     def score_of(self, share: float) -> float:
-        """The score at which so many say yes."""
+        """The score at which this share says yes."""
 
     def check(self) -> None:
         if self.offset is not None:
@@ -62,7 +62,7 @@ class Binary(Likelihood[Noise]):
         elif self.n_negatives != type(self).n_negatives:
             raise InvalidParameterError(
                 f"n_negatives is {self.n_negatives}, and negatives is None; expected negatives='uniform' or "
-                "'popularity', by which they are drawn"
+                "'popularity', by which they are sampled"
             )
 
     @property
@@ -77,7 +77,7 @@ class Binary(Likelihood[Noise]):
         return SampledNegatives.of(replace(self, offset=self._offset), counts, key)
 
     def bind(self, observed: Ratings) -> tuple[Likelihood[Noise], float, float]:
-        """With `negatives` the likelihood is that of yes and no, whatever is drawn."""
+        """Bind to ratings; with `negatives` the likelihood is that of yes and no, whatever is drawn."""
         if self.negatives is not None or self.offset is not None:
             return replace(self, offset=self._offset), 0.0, 1.0
         found = distinct(observed.values)
@@ -90,16 +90,16 @@ class Binary(Likelihood[Noise]):
         if len(found) < 2:
             kind = "yes (1)" if found[0] == 1 else "no (0)"
             raise InvalidParameterError(
-                f"likelihood is {self.name!r}, and all ratings are {kind}; expected both: what was only ever clicked, "
-                "played or bought says nothing about what was not liked; ImplicitALS (--model implicit-als) makes "
-                f"lists of it, and negatives='uniform' (likelihood='{self.name}:negatives=uniform') draws what was not "
+                f"likelihood is {self.name!r}, and all ratings are {kind}; expected both: clicks, plays and purchases "
+                "say nothing about what was not liked; ImplicitALS (--model implicit-als) ranks "
+                f"them, and negatives='uniform' (likelihood='{self.name}:negatives=uniform') samples what was not "
                 "chosen"
             )
         return replace(self, offset=self.score_of(observed.mean)), 0.0, 1.0
 
     @property
     def _offset(self) -> float:
-        """Where scores are; of choices among what is drawn beside them, where hardly any item is chosen."""
+        """The offset of scores; with sampled negatives that of the share of choices."""
         if self.offset is not None:
             return self.offset
         assert self.negatives is not None
@@ -125,7 +125,7 @@ class Binary(Likelihood[Noise]):
         return Noise(1.0)
 
     def restart(self, noise: Noise) -> Noise:
-        # There is nothing to learn: as a draw the offset may be a cut-point, in the model it is a constant.
+        # Nothing is learned: in a draw the offset may be a cut-point, in the model it is a constant.
         return Noise(1.0)
 
     def simulate(self, scores: DoubleArray, where: Ratings, noise: Noise, rng: Generator) -> DoubleArray:

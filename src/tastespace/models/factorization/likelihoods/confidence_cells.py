@@ -1,17 +1,17 @@
-"""What is kept of a factorization of one-class data, besides the items: how users are folded in by them.
+"""Serving of implicit feedback by weighted least squares: how users are folded in by the items.
 
-The energy of a row is quadratic, so that it can be read as a belief. A user who chose something is normal,
+The energy of a row is quadratic, so it can be read as a log density. A user who chose something is normal,
 
     x ~ N(x*, sigma^2 A^-1),   A = Z^T Z + l + sum_k w_k z_k z_k^T
 
-where x* is what training would make of them. Taken literally, all that they did not choose would be known to be turned
-down, and sigma^2 be the small error of the cells. But most of it they have never met. So sigma^2 is what makes a user
-without choices, of A = Z^T Z + l, vary in their scores as the audience does:
+where x* is the result of training. Taken literally, everything they did not choose would be rejected, and sigma^2 would
+be the small error of the cells. But they have never seen most of it. So sigma^2 is chosen such that the scores of a
+user without choices, with A = Z^T Z + l, vary as those of all users do:
 
     sigma^2 tr(Z A^-1 Z^T) = tr(Z Cov(x) Z^T)
 
-It says how far scores may still move as more is chosen (docs/design/one-class.md has how often they do). A user who
-has chosen nothing at all is anyone of the audience.
+It measures how far scores may still move with more choices (docs/design/one-class.md compares this with how far they
+do). A user without choices is drawn from the population of users.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
 from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
-from tastespace.lazy import linalg
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, Ridge, solve
 from tastespace.models.factorization.likelihoods import base
@@ -57,6 +57,10 @@ class ConfidenceCells(base.ServedLikelihood):
     variance: float  # sigma^2
     losses: DoubleArray  # after each sweep
 
+    @property
+    def takes_choices(self) -> bool:
+        return True
+
     @cached_property
     def others(self) -> Others:
         return Others.of(self.items, self.has_biases, 1)
@@ -65,7 +69,7 @@ class ConfidenceCells(base.ServedLikelihood):
         chosen = Chosen.of(ratings, self.confidence)
         ridge = self.ridge.of(chosen, len(self.items))
         means = solve(chosen, self.others, ridge, threads)
-        # A count of 0 is no choice: `explain` asks what would be without one.
+        # A count of 0 is not a choice, as `explain` needs it.
         has_chosen = chosen.total_weights() > 0
         nothing = np.flatnonzero(~has_chosen)
         means[nothing] = draws.users.mean_row(0, draws.has_biases)
@@ -83,16 +87,16 @@ class ConfidenceCells(base.ServedLikelihood):
         weighted = points * chosen.weights[here, None]
         precision = self.others.gram + ridge * np.eye(points.shape[1]) + points.T @ weighted
         lower = np.linalg.cholesky(precision)
-        return np.asarray(linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T)
+        return np.asarray(scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T)
 
     def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
-        """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""
+        """Preferences with their uncertainty; there is no noise of single choices."""
         belief = NormalMixture(scores.means, scores.sds, scores.weights)
-        # A score is no rating, and has no range: some are above 1.
+        # A score is not a rating, and has no range: some are above 1.
         return PredictiveDistribution(belief=belief, rating=NormalRatings(belief, -inf, inf, None))
 
     def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
-        """A choice of something once: what is turned down was taken for that already."""
+        """The information in a single choice: a rejection is what was assumed anyway."""
         once = float(self.confidence.beyond_one(np.ones(1))[0])
         return base.Answers(np.full((1, 1), self.variance / once), np.ones((1, 1)))
 

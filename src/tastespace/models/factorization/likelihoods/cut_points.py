@@ -3,7 +3,7 @@
     P(level l | score s) = Phi(k_l - s) - Phi(k_{l-1} - s)
     k_1 ~ N(0, 2^2),   log(k_{l+1} - k_l) ~ N(-1/2, 1)
 
-Latent responses are integrated out: given those of a million ratings a cut-point has hardly room to move. The proposal
+Latent responses are integrated out: given those of a million ratings a cut-point can hardly move. The proposal
 is a t distribution around the mode, which Newton's method finds; it depends on scores and levels but not on the current
 cut-points, so that the ratio is that of an independence sampler. The log likelihood is a sum of a smooth function of
 the score over the ratings of each level: scores are spread once over a fine grid with the weights of cubic
@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from math import lgamma, log, pi
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.errors import NonFiniteStateError
-from tastespace.lazy import special
 
 FIRST_CUT_SD = 2.0
 LOG_GAP_MEAN, LOG_GAP_SD = -0.5, 1.0
-STEP = 1 / 32  # of the grid: the error of the sum over a million ratings is below 0.01 where scores are of order 1
+STEP = 1 / 32  # of the grid: the error of the sum over a million ratings is below 0.01 for scores of order 1
 MOST_NODES = 1 << 14
 NEWTON_STEPS, LEAST_SIZE, ENOUGH = 50, 1e-4, 1e-6
 DEGREES = 8.0  # of the proposal's tails
-LEAST_LOG = -700.0  # below that a probability counts as e^-700
+LEAST_LOG = -700.0  # smaller probabilities count as e^-700
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +56,14 @@ class ScoreGrid:
 
     @property
     def counts(self) -> DoubleArray:
-        """Ratings of each level."""
+        """The number of ratings of each level."""
         return np.asarray(self.weights.sum(1))
 
     def log_likelihood(self, cuts: DoubleArray) -> float:
         return float(np.sum(self.weights * log_probabilities(self.nodes, cuts)))
 
     def derivatives(self, cuts: DoubleArray) -> tuple[float, DoubleArray, DoubleArray]:
-        """Of the log likelihood in the cut-points: value, gradient, and the Hessian, which is tridiagonal."""
+        """Derivatives of the log likelihood in the cut-points: value, gradient, and the tridiagonal Hessian."""
         log_p = log_probabilities(self.nodes, cuts)
         apart = cuts[:, None] - self.nodes
         log_phi = -0.5 * apart**2 - 0.5 * log(2 * pi)
@@ -104,31 +104,31 @@ def draw_cuts(grid: ScoreGrid, cuts: DoubleArray, rng: Generator) -> DoubleArray
 
 
 def sample_cuts(n_cuts: int, rng: Generator) -> DoubleArray:
-    """From the prior."""
+    """Cut-points from the prior."""
     first = FIRST_CUT_SD * rng.standard_normal()
     return cuts_at(np.append(first, LOG_GAP_MEAN + LOG_GAP_SD * rng.standard_normal(n_cuts - 1)))
 
 
 def likely_cuts(counts: DoubleArray, mean: float, variance: float) -> DoubleArray:
-    """Where the shares of the levels would put the cut-points if scores were normal; unused levels get some room."""
+    """The cut-points that match the shares of the levels if scores were normal; unused levels get some width."""
     shares = np.cumsum(counts + 0.5) / (counts.sum() + 0.5 * len(counts))
-    return np.asarray(mean + (1 + variance) ** 0.5 * special.ndtri(shares[:-1]))
+    return np.asarray(mean + (1 + variance) ** 0.5 * scipy.special.ndtri(shares[:-1]))
 
 
 def log_prior(place: DoubleArray) -> float:
-    """Density of (first cut, log gaps)."""
+    """The log prior density of (first cut, log gaps)."""
     normal = -0.5 * (place[0] / FIRST_CUT_SD) ** 2 - log(FIRST_CUT_SD)
     gaps = -0.5 * float(np.sum(((place[1:] - LOG_GAP_MEAN) / LOG_GAP_SD) ** 2)) - (len(place) - 1) * log(LOG_GAP_SD)
     return float(normal) + gaps - len(place) / 2 * log(2 * pi)
 
 
 def log_posterior(grid: ScoreGrid, place: DoubleArray) -> float:
-    """In the coordinates (first cut, log gaps), up to a constant."""
+    """The log posterior in the coordinates (first cut, log gaps), up to a constant."""
     return grid.log_likelihood(cuts_at(place)) + log_prior(place)
 
 
 def coordinates(cuts: DoubleArray) -> DoubleArray:
-    """First cut and log gaps."""
+    """The coordinates of cut-points: first cut and log gaps."""
     return np.append(cuts[0], np.log(np.diff(cuts)))
 
 
@@ -142,14 +142,14 @@ def log_probabilities(scores: DoubleArray, cuts: DoubleArray) -> DoubleArray:
     high = np.append(cuts, np.inf)[:, None] - scores
     turned = low > 0  # The lower tail has more digits than the upper one.
     low, high = np.where(turned, -high, low), np.where(turned, -low, high)
-    log_low, log_high = special.log_ndtr(low), special.log_ndtr(high)
+    log_low, log_high = scipy.special.log_ndtr(low), scipy.special.log_ndtr(high)
     with np.errstate(divide="ignore", invalid="ignore"):
         between = log_high + np.log(-np.expm1(log_low - log_high))
-    return np.asarray(np.fmax(between, LEAST_LOG))  # and not a number, where both ends are beyond all digits
+    return np.asarray(np.fmax(between, LEAST_LOG))  # NaN if both ends are beyond the precision
 
 
 def propose(grid: ScoreGrid) -> Proposal:
-    """Newton's method from where the shares of the levels would have the cut-points, and the curvature at its end."""
+    """The proposal: Newton's method from the cut-points that match the shares, and the curvature at its end."""
     of_nodes = grid.weights.sum(0)
     total = float(of_nodes.sum()) or 1.0
     mean = float(of_nodes @ grid.nodes) / total
@@ -185,7 +185,7 @@ class _Hill:
 
 
 def _hill(grid: ScoreGrid, place: DoubleArray) -> _Hill:
-    """The curvature is the negative Hessian, without the bends of the coordinates where these would spoil it."""
+    """The curvature is the negative Hessian, without the terms of the coordinates if they make it indefinite."""
     n, gaps = len(place), np.exp(place[1:])
     height, gradient, hessian = grid.derivatives(cuts_at(place))
     jacobian = np.tril(np.concatenate([[1.0], gaps])[None].repeat(n, axis=0))

@@ -22,10 +22,10 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_number, check_option
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.rows import GivenRows, sum_of_rows
+from tastespace.parameters import check_number, check_option
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -35,7 +35,7 @@ EXTREME = 1e12  # beyond this, single precision overflows somewhere
 
 @dataclass(frozen=True)
 class NormalNoise(base.Likelihood[base.N]):
-    """What Gaussian likelihoods share: a precision alpha of all ratings, given or learned.
+    """The base class of Gaussian likelihoods: a precision alpha of all ratings, given or learned.
 
     `precision` is "learned", or 1 / variance of a rating. `shape` and `rate` are those of its gamma prior, for ratings
     of standard deviation 1.
@@ -67,11 +67,11 @@ class NormalNoise(base.Likelihood[base.N]):
 
     @property
     def prior(self) -> Gamma | None:
-        """The prior of alpha; None where it is given."""
+        """The prior of alpha; None if it is given."""
         return Gamma(self.shape, self.rate) if isinstance(self.precision, str) else None
 
     def first_alpha(self, rng: Generator | None = None) -> float:
-        """Where a chain starts, or a draw of the prior."""
+        """The alpha at the start of a chain, or a draw of the prior."""
         if not isinstance(self.precision, str):
             return self.precision
         return base.FIRST_PRECISION if rng is None else Gamma(self.shape, self.rate).draw(rng)
@@ -112,7 +112,7 @@ class Gaussian(NormalNoise[base.Noise]):
 
     def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: base.Noise) -> float:
         alpha = noise.alpha
-        if alpha <= 0:  # rounded to nothing
+        if alpha <= 0:  # rounded to zero
             return -inf
         prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
         total = sum_of_rows(base.squared_errors(users.side, users.rows, users.other) if squares is None else squares)

@@ -1,10 +1,10 @@
-"""Noise that differs: some people rate at random, some items divide opinion.
+"""Heteroscedastic noise: some users rate erratically, some items are divisive.
 
     r ~ N(score, 1 / (alpha a_i b_j)),   a_i ~ Gamma(k, k),   b_j ~ Gamma(l, l)
 
-a_i and b_j are 1 on average; how far they spread, k and l, is learned on a grid (log-uniform). Squared errors weighted
-with the other side's precisions come with the draw of each side's rows, so that the noise costs no further pass. A
-user's own precision is drawn with their factors when they are folded in.
+a_i and b_j are 1 on average; their concentrations, k and l, are learned on a grid (log-uniform). Squared errors
+weighted with the other side's precisions come with the draw of each side's rows, so that the noise needs no further
+pass. A user's own precision is drawn with their factors when they are folded in.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from math import log, pi, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -23,7 +24,6 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.inference.transition import Stats
-from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
@@ -33,7 +33,7 @@ from tastespace.randomness import generator
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
-# From each user their own (half of the precisions beyond a factor of 5) to all the same (within 10 %).
+# From very different (half of the precisions beyond a factor of 5) to all equal (within 10 %).
 CONCENTRATIONS = np.geomspace(0.5, 100.0, 60)
 FIRST_CONCENTRATION = 10.0
 BLOCK_ROWS = 4096  # whose noise is summarised together
@@ -43,8 +43,8 @@ BLOCK_ROWS = 4096  # whose noise is summarised together
 class RowPrecisions(base.Noise):
     """alpha, and the factors of users and items."""
 
-    users: AnyFloats  # a, one a user
-    items: AnyFloats  # b, one an item
+    users: AnyFloats  # a, one per user
+    items: AnyFloats  # b, one per item
     user_concentration: float  # k
     item_concentration: float  # l
 
@@ -73,7 +73,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         return RowPrecisions(alpha, users, items, of_users, of_items)
 
     def settle(self, users: GivenRows, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
-        """The spreads, and how alpha shares with the factors, which the errors do not tell."""
+        """Draw the concentrations, and the common scale of alpha and factors, which the errors do not identify."""
         of_users, of_items = draw_concentration(noise.users, rng), draw_concentration(noise.items, rng)
         noise, prior = replace(noise, user_concentration=of_users, item_concentration=of_items), self.prior
         if prior is None:
@@ -109,7 +109,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             squares = base.squared_errors(replace(side, column_weights=noise.items), users.rows, users.other)
         n_rated = np.diff(side.offsets)
         n_raters = np.bincount(side.columns, minlength=len(noise.items)).astype(np.float64)
-        # Sums, not products of matrices: those depend on the threads of their library.
+        # Sums, not matrix products: those depend on the threads of their library.
         normal = len(side.columns) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
         normal += sum_of_rows(n_raters * np.log(noise.items)) - noise.alpha * sum_of_rows(noise.users * squares)
         prior = 0.0 if self.prior is None else self.prior.log_density(noise.alpha)
@@ -194,10 +194,10 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
 
 def _pair_precision(draws: ItemDraws, scores: base.ScoreDraws) -> NDArray[Any]:
     """The precision of the noise of pairs; n x S."""
-    if not len(scores.item_rows):  # Of nobody: a filter left nothing.
+    if not len(scores.item_rows):  # No pairs: a filter left nothing.
         return np.empty(scores.means.shape)
     assert scores.precision is not None
-    # An item never seen has one of its population, a draw each, and always the same.
+    # A new item has one from the population, one per draw, and always the same.
     concentration = draws.noise["concentrations"][:, 1]
     unknown = generator(0).gamma(concentration) / concentration
     is_known = (scores.item_rows >= 0)[:, None]
@@ -221,7 +221,7 @@ def noise_summary(factors: AnyFloats, alpha: DoubleArray, scale: float) -> Float
 
 
 def draw_precisions(concentration: float, counts: DoubleArray, squares: DoubleArray, rng: Generator) -> DoubleArray:
-    """Factors of rows given their squared errors in units of alpha: Gamma(k + n/2, k + squares/2)."""
+    """Draw factors of rows given their squared errors in units of alpha: Gamma(k + n/2, k + squares/2)."""
     drawn = np.empty(len(counts))
     blocks = row_blocks(len(counts))
     for block, own in zip(blocks, rng.spawn(len(blocks)), strict=True):
@@ -230,9 +230,9 @@ def draw_precisions(concentration: float, counts: DoubleArray, squares: DoubleAr
 
 
 def draw_concentration(factors: AnyFloats, rng: Generator) -> float:
-    """How far the factors of a side spread, given them: one point of the grid."""
+    """Draw the concentration of the factors of a side, given them: one point of the grid."""
     k = CONCENTRATIONS
-    log_weights = len(factors) * (k * np.log(k) - special.gammaln(k)) + k * (
+    log_weights = len(factors) * (k * np.log(k) - scipy.special.gammaln(k)) + k * (
         sum_of_rows(np.log(factors)) - sum_of_rows(factors)
     )
     weights = np.exp(log_weights - log_weights.max())
@@ -241,11 +241,11 @@ def draw_concentration(factors: AnyFloats, rng: Generator) -> float:
 
 
 def share(precision: Gamma, alpha: float, factors: AnyFloats, concentration: float, rng: Generator) -> float:
-    """A factor c for alpha c and factors / c, which leaves all precisions as they are: 1, or a new one.
+    """Draw a factor c for alpha c and factors / c, which leaves all precisions unchanged: 1, or a new one.
 
-    Without it, alpha and n factors given one another would take some n steps to move together. The density of c along
+    Without it, alpha and n factors given one another would take about n steps to move together. The density of c along
     that line is c^(a - 1 - n k) exp(-b alpha c - k sum / c): proposed without the middle term, which hardly matters,
-    and accepted for it (a, b: shape and rate of alpha's prior).
+    and accepted by it (a, b: shape and rate of alpha's prior).
     """
     shape = len(factors) * concentration - precision.shape
     if shape <= 0:
@@ -256,7 +256,7 @@ def share(precision: Gamma, alpha: float, factors: AnyFloats, concentration: flo
 
 
 def log_density_of(factors: AnyFloats, concentration: float) -> float:
-    """Of all factors of a side; the grid of concentrations is uniform."""
+    """The log density of all factors of a side; the grid of concentrations is uniform."""
     k = concentration
-    constant = len(factors) * (k * log(k) - float(special.gammaln(k)))
+    constant = len(factors) * (k * log(k) - float(scipy.special.gammaln(k)))
     return constant + sum_of_rows((k - 1) * np.log(factors) - k * factors)

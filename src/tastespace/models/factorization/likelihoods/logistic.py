@@ -3,17 +3,17 @@
 A latent weight makes it normal: given w ~ PG(1, score), (r - 1/2) / w is normal around the score with precision w
 (Polya-Gamma: Polson, Scott and Windle 2013).
 
-A logistic factorization of implicit feedback with its items: how users are folded in by them.
+The module also has the serving of logistic factorization of implicit feedback.
 
-Given the items, the energy of a user is convex, and they are believed to be
+Given the items, the energy of a user is convex, and the belief about them is
 
     x = (u, c) ~ N(x*, H^-1),   x* the least of E in their row,   H its second derivatives there (Laplace)
 
     H = l + sum_k b_k p_k (1 - p_k) z_k z_k^T + sum_j w_j p_j (1 - p_j) z_j z_j^T,   z = (v, 1)
 
-over what they chose (k) and what they did not (j), of which a panel stands for all. So the prior of training,
-N(0, 1/l), is theirs before they have chosen anything, and the more they choose the less is left open. A user of whom
-nothing is known at all is anyone of the audience.
+over what they chose (k) and what they did not (j), which a panel represents. So before any choices the belief is the
+prior of training, N(0, 1/l), and it narrows with every choice. A user about whom nothing is known is drawn from the
+population of users.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -31,7 +32,6 @@ from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.distributions.latent_levels import logistic_information
 from tastespace.errors import NonFiniteStateError
-from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
@@ -49,22 +49,21 @@ if TYPE_CHECKING:
 class Logistic(Binary):
     """Ratings are yes (1) and no (0), with the logistic function as link.
 
-    `offset` is where the average rating puts a score; None to find it. With `negatives` ratings are choices, which are
-    yes, and no are items drawn for each user, `n_negatives` a choice: any ("uniform"), or by
-    (number of choices) ** 0.75 ("popularity"). A prediction is then the probability that a pair is a choice and not
-    drawn.
+    `offset` is the score of the average rating; None to find it. With `negatives` ratings are choices, which are yes,
+    and no are items sampled for each user, `n_negatives` per choice: any ("uniform"), or by (number of choices) ** 0.75
+    ("popularity"). A prediction is then the probability that a pair is a choice and not drawn.
     """
 
     name: ClassVar[str] = "logistic"
 
     def chance(self, scores: AnyFloats) -> AnyFloats:
-        return np.asarray(special.expit(scores))
+        return np.asarray(scipy.special.expit(scores))
 
     def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        return np.asarray(special.log_expit(scores))
+        return np.asarray(scipy.special.log_expit(scores))
 
     def score_of(self, share: float) -> float:
-        return float(special.logit(share))
+        return float(scipy.special.logit(share))
 
     def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
         weights = given.scores(self._offset)
@@ -77,8 +76,8 @@ class Logistic(Binary):
     def approach(self, given: GivenRows, noise: base.Noise) -> GivenRows | None:
         scores = given.scores(self._offset).astype(np.float64)
         is_yes = given.side.targets > EDGE
-        chance, half = special.expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
-        # On the wrong side of 0 the curvature of a bound from below, as the true one is next to nothing.
+        chance, half = scipy.special.expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
+        # On the wrong side of 0 the curvature of a lower bound, since the true one is negligible.
         curvature = np.where((scores > 0) == is_yes, chance * (1 - chance), np.tanh(half) / (4 * half))
         curvature = np.maximum(curvature, LEAST_CURVATURE)
         return parabolas(given, scores, is_yes - chance, curvature, self._offset)
@@ -104,24 +103,24 @@ class Logistic(Binary):
         return cls(float(arrays["logistic_offset"][0])), {}
 
 
-STEPS = 30  # of Newton, at most; it takes about five
+STEPS = 30  # maximum number of Newton steps; it takes about five
 
 
 @dataclass(frozen=True)
 class NegativeWeight:
-    """What all that a user did not choose counts: so much a choice, or the same for all users."""
+    """The total weight of what a user did not choose: in proportion to their choices, or the same for all users."""
 
     a_choice: float
     anyway: float
 
     def of(self, counts: NDArray[Any]) -> FloatArray:
-        """Of users with so many choices."""
+        """The weights of users with these numbers of choices."""
         return (self.a_choice * counts + self.anyway).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LogisticPanel(Logistic):
-    """Choices by a logistic link, with a panel of items that stand for all that was not chosen."""
+    """Choices by a logistic link, with a panel of items that represents what was not chosen."""
 
     confidence: Confidence
     ridge: float  # l

@@ -2,7 +2,7 @@
 
     r = level l  iff  k_{l-1} < z <= k_l,   z ~ N(score, 1)
 
-The cut-points are learned. Responses are drawn again whenever rows are to be drawn, in the order of those rows (Albert
+The cut-points are learned. Responses are drawn again whenever rows are drawn, in the order of those rows (Albert
 and Chib 1993).
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -24,11 +25,10 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.latent_levels import ordinal_information, ordinal_slope
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Stats
-from tastespace.lazy import special
-from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, cut_points
 from tastespace.models.factorization.rows import GivenRows, RatingBlock
+from tastespace.parameters import check_ascending
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -47,7 +47,7 @@ class CutPoints(base.Noise):
 class Ordinal(base.Likelihood[CutPoints]):
     """Ratings are levels, such as stars, between learned cut-points.
 
-    `levels` are all levels there are, ascending, at any distances; None for those in use.
+    `levels` are all possible levels, ascending, at any distances; None for those in use.
     """
 
     levels: tuple[float, ...] | None = None
@@ -57,7 +57,7 @@ class Ordinal(base.Likelihood[CutPoints]):
     places_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.levels, list):  # so that equal ones are equal, and have a hash
+        if isinstance(self.levels, list):  # so that it can be compared and hashed
             object.__setattr__(self, "levels", tuple(self.levels))
 
     def check(self) -> None:
@@ -71,11 +71,11 @@ class Ordinal(base.Likelihood[CutPoints]):
         return base.Units.of_levels(self._known, observed.mean)
 
     def keep_levels(self, levels: DoubleArray | None) -> base.Likelihood[CutPoints]:
-        # A level stays one though nobody uses it any longer: the cut-points beside it are there.
+        # A level that is no longer used stays: its cut-points exist.
         return self if levels is None else Ordinal(tuple(levels.tolist()))
 
     def matches(self, asked: base.Likelihood[Any]) -> bool:
-        # Draws of yes and no by a normal response are saved as those of two levels.
+        # Draws of probit are saved as those of two levels.
         return asked.name == self.name or (len(self._known) == 2 and asked.name == "probit" and not asked.takes_choices)
 
     @property
@@ -85,7 +85,7 @@ class Ordinal(base.Likelihood[CutPoints]):
 
     @property
     def edges(self) -> DoubleArray:
-        """Between two levels: what a rating is told by."""
+        """The edges between levels, by which ratings are assigned to them."""
         levels = np.array(self._known)
         return np.asarray((levels[1:] + levels[:-1]) / 2)
 
@@ -114,10 +114,10 @@ class Ordinal(base.Likelihood[CutPoints]):
         return np.asarray(np.array(self._known)[np.searchsorted(noise.cuts, responses)])
 
     def expected(self, scores: AnyFloats, noise: CutPoints) -> AnyFloats:
-        """The lowest level, and for each cut-point the step to the next times the chance to pass it."""
+        """The expected rating: the lowest level, plus for each cut-point the step times the probability to pass it."""
         total = np.full(len(scores), self._known[0])
         for cut, step in zip(noise.cuts, np.diff(self._known), strict=True):
-            total += step * special.ndtr(scores - cut)
+            total += step * scipy.special.ndtr(scores - cut)
         return total.astype(scores.dtype)
 
     def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: CutPoints) -> float:
@@ -164,7 +164,7 @@ def latent(given: GivenRows, edges: DoubleArray, cuts: DoubleArray, offset: floa
 
 
 def standardised(side: RatingBlock) -> RatingBlock:
-    """Levels taken for numbers, with so much noise as latent responses have."""
+    """Levels as numbers, scaled to the noise of latent responses."""
     mean, sd = float(side.targets.mean(dtype=np.float64)), float(side.targets.std(dtype=np.float64))
     return replace(side, offset=mean, scale=(sd or 1.0) / base.FIRST_PRECISION**0.5)
 
@@ -178,7 +178,7 @@ def fold_in_levels(
 
 
 def level_information(scores: FloatArray, cuts: DoubleArray, units: base.Units) -> base.Answers:
-    """What levels at these scores would tell."""
+    """The information in levels at these scores."""
     assert units.levels is not None
     return base.Answers(1 / ordinal_information(scores, cuts), ordinal_slope(scores, cuts, units.levels))
 
@@ -195,11 +195,11 @@ def _between(low: DoubleArray, high: DoubleArray) -> tuple[DoubleArray, DoubleAr
     """Slope and curvature of log(Phi(high) - Phi(low)), which falls on both sides; ends are above the score."""
     is_turned = low > 0  # the lower tail has more digits
     from_, to = np.where(is_turned, -high, low), np.where(is_turned, -low, high)
-    chance = special.ndtr(to) - special.ndtr(from_)
+    chance = scipy.special.ndtr(to) - scipy.special.ndtr(from_)
     is_told = chance > LEAST_CHANCE
     safe = np.where(is_told, chance, 1)
     at_low, at_high = _density(low), _density(high)
-    slope = np.where(is_told, (at_low - at_high) / safe, np.where(low > 0, low, high))  # else straight to the end
+    slope = np.where(is_told, (at_low - at_high) / safe, np.where(low > 0, low, high))  # else monotone to the end
     bend = (_times(high, at_high) - _times(low, at_low)) / safe
     return slope, np.where(is_told, np.clip(slope**2 + bend, LEAST_CURVATURE, 1), 1.0)
 
@@ -209,12 +209,12 @@ def _density(standard: NDArray[Any]) -> DoubleArray:
 
 
 def _times(end: DoubleArray, density: DoubleArray) -> DoubleArray:
-    """Their product, which is 0 at an infinite end."""
+    """The product, which is 0 at an infinite end."""
     return np.where(np.isinf(end), 0.0, np.where(np.isinf(end), 0.0, end) * density)
 
 
 def _levels_of(values: NDArray[Any], declared: Sequence[float] | None) -> DoubleArray:
-    """The levels of ratings; an error if these are not of such a kind."""
+    """The levels of ratings; an error if the ratings are not levels."""
     found = distinct(values)
     if declared is None and found is None:
         raise InvalidParameterError(
@@ -238,7 +238,7 @@ def _levels_of(values: NDArray[Any], declared: Sequence[float] | None) -> Double
         places = np.flatnonzero(strange(values, levels))
         if len(places):
             raise InvalidParameterError(
-                f"{len(places)} of {len(values)} ratings are none of the declared levels, such as "
+                f"{len(places)} of {len(values)} ratings are not declared levels, such as "
                 f"{values[places[0]]:g}; expected one of {listed(levels)}: declare all levels, or none to have those "
                 "in use"
             )
@@ -246,6 +246,6 @@ def _levels_of(values: NDArray[Any], declared: Sequence[float] | None) -> Double
 
 
 def listed(levels: DoubleArray) -> str:
-    """Levels as a sentence has them."""
+    """Levels as text for a message."""
     shown = [f"{level:g}" for level in levels]
     return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", *shown[-3:]])

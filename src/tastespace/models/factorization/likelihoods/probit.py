@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray
 from tastespace.data.csr import CSR
-from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, ordinal
 from tastespace.models.factorization.likelihoods.binary import EDGE, LEVELS, Binary
@@ -25,29 +25,28 @@ from tastespace.models.factorization.rows import GivenRows
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
-CUT = np.zeros(1)  # where the latent response tells yes from no
+CUT = np.zeros(1)  # the latent response is yes above this
 
 
 @dataclass(frozen=True)
 class Probit(Binary):
     """Ratings are yes (1) and no (0), with the normal distribution function as link.
 
-    `offset` is where the average rating puts a score; None to find it. With `negatives` ratings are choices, which are
-    yes, and no are items drawn for each user, `n_negatives` a choice: any ("uniform"), or by
-    (number of choices) ** 0.75 ("popularity"). A prediction is then the probability that a pair is a choice and not
-    drawn.
+    `offset` is the score of the average rating; None to find it. With `negatives` ratings are choices, which are yes,
+    and no are items sampled for each user, `n_negatives` per choice: any ("uniform"), or by (number of choices) ** 0.75
+    ("popularity"). A prediction is then the probability that a pair is a choice and not drawn.
     """
 
     name: ClassVar[str] = "probit"
 
     def chance(self, scores: AnyFloats) -> AnyFloats:
-        return np.asarray(special.ndtr(scores))
+        return np.asarray(scipy.special.ndtr(scores))
 
     def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        return np.asarray(special.log_ndtr(scores))
+        return np.asarray(scipy.special.log_ndtr(scores))
 
     def score_of(self, share: float) -> float:
-        return float(special.ndtri(share))
+        return float(scipy.special.ndtri(share))
 
     def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
         return ordinal.latent(given, EDGE, CUT, self._offset, rng)

@@ -1,11 +1,10 @@
-"""Yes and no out of choices: what a user chose is yes, and items drawn for them are no.
+"""Binary likelihoods for implicit feedback: what a user chose is yes, and items sampled for them are no.
 
-A likelihood of yes and no then has something to tell them from. While a model is fitted every user has draws of their
-own: of many who chose the same thing, as first-time buyers do, all would otherwise turn down the same few items. Where
-a user is folded in, what is drawn depends on the model and on what they chose, and on nothing else: two with the same
-choices are believed to be the same, whether they were there in training or not, and nothing of it has to be kept.
+In training every user has their own samples: many users with the same choices, such as first-time buyers, would
+otherwise all reject the same few items. In a fold-in the samples depend only on the model and on what the user chose:
+two users with the same choices get the same belief, in training or not, and no samples have to be kept.
 
-An item can be drawn twice, and is then no twice: over all draws, a cell counts as much as the law says (`negatives`).
+An item can be drawn twice, and then counts twice: in expectation, a cell has the weight of the law (`negatives`).
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ INNER = {6: "probit", 7: "logistic"}  # kinds of noise of an artifact, and the l
 
 @dataclass(frozen=True, eq=False)
 class SampledNegatives(base.ServedLikelihood):
-    """A likelihood of yes and no for choices: items are drawn for users, so many a choice, by chances."""
+    """A binary likelihood for choices: negatives are sampled for users in proportion to their choices."""
 
-    inner: Binary  # with the law of the negatives, and how many there are
+    inner: Binary  # with the law and the number of the negatives
     chances: Chances  # of items
     key: int  # of the model: 63 bits
 
@@ -47,12 +46,12 @@ class SampledNegatives(base.ServedLikelihood):
 
     @classmethod
     def of(cls, inner: Binary, item_counts: NDArray[Any], key: int) -> SampledNegatives:
-        """What is drawn where items were chosen so often."""
+        """Sampled negatives for items with these numbers of choices."""
         values = popularity(item_counts) if inner.negatives == "popularity" else even(len(item_counts))
         return cls(inner, Chances(values), key)
 
     def for_items(self, item_counts: NDArray[Any]) -> SampledNegatives:
-        """The same for the items there are now."""
+        """The same for the current items."""
         return self.of(self.inner, item_counts, self.key)
 
     @property
@@ -68,9 +67,9 @@ class SampledNegatives(base.ServedLikelihood):
         return self.inner
 
     def completed(self, ratings: CSR, *, by_row: bool = False) -> CSR:
-        """Choices of each user as yes (1), and behind them what was drawn for them, as no (0).
+        """Choices of each user as yes (1), followed by their sampled negatives as no (0).
 
-        What is drawn goes by what they chose, or by their row: then those who chose the same have other draws.
+        Samples depend on what they chose, or on their row: then users with the same choices have different samples.
         """
         chosen = chosen_only(ratings)
         yes = np.ones(len(chosen.columns), np.float32)
@@ -86,7 +85,7 @@ class SampledNegatives(base.ServedLikelihood):
         )
 
     def yes_and_no(self, observed: Ratings) -> Ratings:
-        """All choices as such ratings, of the same users and items."""
+        """All choices as ratings of yes and no, of the same users and items."""
         both = self.completed(observed.by_user, by_row=True)
         return replace(
             observed,
@@ -125,6 +124,6 @@ class SampledNegatives(base.ServedLikelihood):
 
 
 def chosen_only(ratings: CSR) -> CSR:
-    """Leave out what was chosen no times: explanations ask what would be if something had not been chosen."""
+    """Leave out choices with a count of 0, which explanations use for removed choices."""
     is_chosen = ratings.values > 0
     return ratings if is_chosen.all() else ratings.masked(is_chosen)

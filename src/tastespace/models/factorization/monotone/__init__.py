@@ -1,1 +1,4 @@
-"""Ratings through curves of their own: matrix factorization that preserves order."""
+"""Monotone matrix factorization: ratings through learned curves that preserve order.
+
+Begin with `monotone.py`, then `curves.py` and `cross_fit.py`. May import `als/`, `gibbs/` and `empirical_bayes/`.
+"""

@@ -1,8 +1,8 @@
-"""Curves and factors in turn, each curve fitted to ratings that the factors have not seen.
+"""Curves and factors in alternation, with curves fitted to ratings that the factors have not seen.
 
-Ratings are dealt to folds. Factors are fitted for each fold to the ratings of the others, and predict its own; the
+Ratings are split into folds. Factors are fitted for each fold to the ratings of the others, and predict its own; the
 curves are the best for these predictions. With one fold the predictions are those of the ratings that were fitted, as
-Somani and Gupta (2017) have it: curves then become what factors overfit best (see docs/design/monotone.md).
+in Somani and Gupta (2017): curves then adapt to what factors overfit (see docs/design/monotone.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior,
 
 @dataclass(frozen=True, eq=False)
 class CurveState:
-    """Curves, whose they are, and the factors of each fold."""
+    """Curves, their assignment to users, and the factors of each fold."""
 
     curves: DoubleArray  # curves x levels; the first is the shared one
     of_user: IntArray
@@ -61,7 +61,7 @@ class CurvedRatings:
         return replace(self.transition, by_user=self.by_user_on(curves, of_user), by_item=by_item)
 
     def by_user_on(self, curves: DoubleArray, of_user: IntArray) -> RatingBlock:
-        """The same ratings grouped by user alone."""
+        """The same ratings, grouped only by user."""
         side = self.transition.by_user
         targets = curve_fits.values_at(curves, of_user[self.user_rows], self.user_places)
         return replace(side, targets=targets.astype(side.targets.dtype))
@@ -69,11 +69,11 @@ class CurvedRatings:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """The ratings that factors are fitted to, and those that they predict."""
+    """The ratings that factors are fitted to, and those they predict."""
 
     fitted: CurvedRatings
     own: Ratings
-    places: curve_fits.Places  # of its own
+    places: curve_fits.Places  # the fold's own ratings
 
     def predicted(self, users: Factors, items: Factors, mean: float, threads: int) -> DoubleArray:
         """The scores of this fold's own ratings."""
@@ -82,7 +82,7 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """One sweep: curves given the predictions, the factors of every fold given the curves, and who has which curve."""
+    """One sweep: curves given the predictions, the factors of every fold given the curves, and the users' curves."""
 
     folds: tuple[Fold, ...]
     scale: curve_fits.Scale
@@ -93,7 +93,7 @@ class CrossFit:
     threads: int
 
     def init(self, rng: Generator) -> CurveState:
-        """Ratings as they are, and factors of chance."""
+        """Unchanged ratings, and random factors."""
         factors = tuple(fold.fitted.transition.init(rng) for fold in self.folds)
         return CurveState(self.scale.levels[None], np.zeros(len(self.counts), np.int32), factors)
 
@@ -112,7 +112,7 @@ class CrossFit:
         return moved, {**figures, "moved": float(np.mean(moved.of_user != state.of_user))}
 
     def rmse(self, state: CurveState) -> float:
-        """The error of the predictions as ratings, clipped as they will be."""
+        """The error of the predicted ratings, clipped to the range."""
         served = curve_fits.by_cluster(self.counts, state.of_user, len(state.curves))
         ratings, squares, n = curve_fits.ratings_of(state.curves, served, self.scale.levels), 0.0, 0
         for fold, scores in self._predictions(state):
@@ -127,7 +127,7 @@ class CrossFit:
             yield fold, fold.predicted(factors.users, factors.items, self.mean, self.threads)
 
     def _totals(self, state: CurveState) -> DoubleArray:
-        """The predictions summed up by user and level."""
+        """Sums of the predictions by user and level."""
         totals = np.zeros(self.counts.shape)
         for fold, scores in self._predictions(state):
             totals += curve_fits.per_level(fold.own.user_rows, fold.places, scores, *self.counts.shape)
@@ -140,7 +140,7 @@ class CrossFit:
         return float(np.sqrt(mean)) / float(np.ptp(self.scale.levels))
 
     def _reassigned(self, state: CurveState) -> IntArray:
-        """The most suitable curve of each user, with their factors as each would have them."""
+        """The best curve for each user, and their factors on it."""
         n_users, average = len(self.counts), self.counts.sum(axis=0) / self.counts.sum()
         errors = np.empty((n_users, len(state.curves)))
         for curve in range(len(state.curves)):
@@ -156,12 +156,12 @@ class CrossFit:
         return curve_fits.best_curves(errors)
 
 
-ROUNDS = 3  # of a user's curve, each from the predictions that the last one led to
+ROUNDS = 3  # iterations for a user's curve, each from the predictions of the last one
 
 
 @dataclass(frozen=True, eq=False)
 class Folding:
-    """What the ratings of some users say of them: predictions of each rating from the others, given the items."""
+    """Users folded in by their ratings: predictions of each rating from the others, given the items."""
 
     history: CSR
     scale: curve_fits.Scale
@@ -187,11 +187,11 @@ class Folding:
         return self.plain.user_prior(self.history)
 
     def solve(self, targets: DoubleArray) -> Factors:
-        """Users where these values of their ratings put them."""
+        """Users fitted to these values of their ratings."""
         return self._solved(self._side(targets))
 
     def best_curves(self, curves: DoubleArray, average: DoubleArray) -> IntArray:
-        """Which of these curves suits each user best; the first is the shared one."""
+        """The best of these curves for each user; the first is the shared one."""
         rows, n_users = self.rows, len(self.history)
         errors = np.empty((n_users, len(curves)))
         for place, curve in enumerate(curves):
@@ -201,7 +201,7 @@ class Folding:
         return curve_fits.best_curves(errors)
 
     def own_curves(self, shared: DoubleArray, pull: float) -> DoubleArray:
-        """A curve for each user, from the shared one on."""
+        """A curve for each user, starting from the shared one."""
         rows, n_users = self.rows, len(self.history)
         curves = np.repeat(shared[None], n_users, axis=0)
         for _ in range(ROUNDS):
@@ -211,7 +211,7 @@ class Folding:
         return curves
 
     def _predicted(self, targets: DoubleArray) -> DoubleArray:
-        """Each rating, from the user's ratings in other folds; with one fold, from all of them."""
+        """Each rating predicted from the user's ratings in other folds; with one fold, from all of them."""
         side = self._side(targets)
         fold_of = (np.arange(len(targets)) - np.repeat(self.history.offsets[:-1], self.history.counts)) % self.folds
         predicted = np.empty(len(targets))

@@ -1,15 +1,15 @@
 """Monotone curves: the best ones for given predictions, of fixed mean and variance.
 
-A curve sigma has a value for each level l. Given predictions s of the ratings that it serves, with n_l the number of
+A curve sigma has a value for each level l. Given predictions s of the ratings on the curve, with n_l the number of
 ratings at a level and m_l the mean prediction of these,
 
     sum (sigma(r) - s)^2 = sum_l n_l (sigma_l - m_l)^2 + a constant                     (Somani and Gupta 2017, 2.4)
 
-so that the best rising curve is the weighted isotonic regression of m on the levels. Its least value is at zero, with
-predictions of zero: mean and variance of the curve over the ratings that it serves must therefore be fixed. The best
-rising curve with these is the isotonic regression, shifted and stretched: with the length of sigma fixed, the least
-distance to s is the greatest inner product with it, and over a cone that is reached by the projection, made as long
-as wanted. So a step never raises the loss.
+so that the best increasing curve is the weighted isotonic regression of m on the levels. The trivial minimum is at
+zero, with predictions of zero: mean and variance of the curve over its ratings must therefore be fixed. The best
+increasing curve with these is the isotonic regression, shifted and scaled: with the length of sigma fixed, the least
+distance to s is the greatest inner product with it, and over a cone that is reached by the scaled projection. So a step
+never raises the loss.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray
 from tastespace.data.kinds import distinct
-from tastespace.lazy import optimize
 
 MAX_BINS = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """Where ratings lie that are no levels: this share of the way from one level to the next."""
+    """Positions of ratings between levels: the share of the way from one level to the next."""
 
     lower: IntArray  # level; never the highest
     share: DoubleArray  # from 0 to 1
@@ -39,19 +39,19 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where ratings lie on a scale."""
+    """Positions of ratings on a scale."""
 
-    nearest: NDArray[np.uint8]  # level; of these there are at most 101, and there may be very many ratings
+    nearest: NDArray[np.uint8]  # level: at most 101, for possibly very many ratings
     between: Between | None  # None if all ratings are levels
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """The levels that a curve has values at, ascending, and where ratings lie among them.
+    """The levels at which a curve has values, ascending, and the positions of ratings among them.
 
-    Ratings of up to 101 different values have these as levels, at whatever distances: stars, half stars, 0 to 100. Any
-    other scale is continuous: its ratings are put into up to 50 bins of as many each, and the mean of a bin is a level.
-    Between two levels a curve is a straight line, so that ratings of a continuous scale keep their order within a bin.
+    Ratings of up to 101 different values have these as levels, at any distances: stars, half stars, 0 to 100. Any other
+    scale is continuous: its ratings are put into up to 50 bins of equal size, and the mean of a bin is a level. Between
+    two levels a curve is a straight line, so that ratings of a continuous scale keep their order within a bin.
     """
 
     levels: DoubleArray
@@ -66,7 +66,7 @@ class Scale:
         return len(self.levels)
 
     def places(self, values: NDArray[Any]) -> Places:
-        """Where these ratings lie."""
+        """The positions of these ratings."""
         levels = self.levels
         exact = values.astype(np.float64)
         nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, exact).astype(np.uint8)
@@ -78,7 +78,7 @@ class Scale:
         return Places(nearest, Between(lower, share, (exact - inside) / (levels[-1] - levels[0])))
 
     def counts(self, rows: NDArray[Any], places: Places, n_rows: int) -> DoubleArray:
-        """How many ratings each row has at each level."""
+        """The number of ratings of each row at each level."""
         return per_level(rows, places, None, n_rows, len(self))
 
 
@@ -91,27 +91,29 @@ def per_level(
 
 
 def _binned(values: NDArray[Any]) -> DoubleArray:
-    """The means of bins of as many ratings each."""
+    """The means of bins of equal size."""
     n_bins = int(np.clip(len(values) ** 0.5, 2, MAX_BINS))
     ordered = np.sort(values).astype(np.float64)
-    # Equal ratings may fill several bins: these are one level.
+    # Equal ratings may fill several bins, which are one level.
     return np.unique([part.mean() for part in np.array_split(ordered, n_bins)])
 
 
-BLOCK = 1 << 20  # entries of a table looked at together, to bound the memory
-FAINT = 1e-6  # so many ratings keep a level without any on its line
+BLOCK = 1 << 20  # entries of a table processed together, to bound memory
+FAINT = 1e-6  # pseudo-ratings that keep an unused level on its line
 MANY_LEVELS = 30
-SAME = 1e-9  # of a curve's height: values that are no further apart differ by rounding
+SAME = 1e-9  # of a curve's height: smaller differences are rounding
 
 
 def isotonic(means: DoubleArray, weights: DoubleArray) -> DoubleArray:
-    """The rising rows nearest to these in weighted squares: rows x levels, weights above 0.
+    """Weighted isotonic regression of each row: rows x levels, weights above 0.
 
     All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. With 5
-    levels this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, those are faster.
+    levels this takes a thirtieth of the time of scipy called per row, with 10 a ninth; with many, scipy is faster.
     """
     if means.shape[1] > MANY_LEVELS:
-        return np.stack([optimize.isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)])
+        return np.stack(
+            [scipy.optimize.isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)]
+        )
     sums = np.cumsum(np.pad(weights * means, ((0, 0), (1, 0))), axis=1)
     masses = np.cumsum(np.pad(weights, ((0, 0), (1, 0))), axis=1)
     best = np.full(means.shape, -np.inf)
@@ -130,26 +132,25 @@ def moments(curves: DoubleArray, weights: DoubleArray) -> tuple[DoubleArray, Dou
 
 
 def normalised(curves: DoubleArray, weights: DoubleArray, like: DoubleArray) -> DoubleArray:
-    """The curves, shifted and stretched to the mean and variance that `like` has under the same weights.
+    """The curves, shifted and scaled to the mean and variance of `like` under the same weights.
 
-    One without any variance becomes `like` itself: there is nothing to stretch.
+    A curve without variance becomes `like` itself.
     """
     mean, sd = moments(curves, weights)
     like = np.broadcast_to(like, curves.shape)
     wanted_mean, wanted_sd = moments(like, weights)
-    # Differences that are mere rounding are none.
+    # Ignore differences due to rounding.
     flat = sd <= SAME * np.maximum(np.abs(mean), wanted_sd)
     stretched = (curves - mean[:, None]) * (wanted_sd / np.where(flat, 1.0, sd))[:, None] + wanted_mean[:, None]
     return np.where(flat[:, None], like, stretched)
 
 
 def fitted(totals: DoubleArray, counts: DoubleArray, shared: DoubleArray, pull: float) -> DoubleArray:
-    """The best curves for predictions that sum up to these totals: one row a curve, one column a level.
+    """The best curves for predictions with these totals: one row per curve, one column per level.
 
-    Each level has `pull` ratings more than were given, predicted as the shared curve has it. These hold the curve of
-    few ratings near the shared one, and give levels that were never used a value. Mean and variance over all of them
-    are those of the shared curve. Users of a single level have said nothing about distances: theirs is the shared
-    curve.
+    Each level gets `pull` extra ratings, predicted by the shared curve. These keep the curve of few ratings near the
+    shared one, and give unused levels a value. Mean and variance over all of them are those of the shared curve. Users
+    of a single level get the shared curve, since they say nothing about distances.
     """
     weights = counts + max(pull, FAINT)
     curves = normalised(isotonic((totals + max(pull, FAINT) * shared) / weights, weights), weights, shared)
@@ -157,7 +158,7 @@ def fitted(totals: DoubleArray, counts: DoubleArray, shared: DoubleArray, pull: 
 
 
 def values_at(curves: DoubleArray, rows: NDArray[np.integer], places: Places) -> DoubleArray:
-    """What each rating is on the curve of its row: between two levels and beyond, on straight lines.
+    """The value of each rating on the curve of its row: linear between levels and beyond.
 
     Beyond the last level the line has the average slope of the curve.
     """
@@ -169,7 +170,7 @@ def values_at(curves: DoubleArray, rows: NDArray[np.integer], places: Places) ->
 
 
 def ratings_of(curves: DoubleArray, counts: DoubleArray, levels: DoubleArray) -> DoubleArray:
-    """The rating that each value of each curve stands for: its level, or the mean of those with the same value.
+    """The rating of each value of each curve: its level, or the mean of those with the same value.
 
     That mean is weighted by the counts.
     """
@@ -184,10 +185,10 @@ def ratings_of(curves: DoubleArray, counts: DoubleArray, levels: DoubleArray) ->
 
 
 def inverted(curves: DoubleArray, ratings: DoubleArray, rows: IntArray, scores: AnyFloats) -> DoubleArray:
-    """The rating that a score stands for on the curve of its row: straight between values, and beyond them.
+    """The rating of a score on the curve of its row: linear between values and beyond.
 
-    Beyond the values the line has the average slope of the curve, so that the order of scores is kept; who shows
-    ratings clips them.
+    Beyond the values the line has the average slope of the curve, so that the order of scores is kept; the caller clips
+    ratings to the range.
     """
     out = np.empty(len(scores))
     step = max(1, BLOCK // curves.shape[1])
@@ -198,7 +199,7 @@ def inverted(curves: DoubleArray, ratings: DoubleArray, rows: IntArray, scores: 
 
 
 def _inverted(values: DoubleArray, ratings: DoubleArray, scores: DoubleArray) -> DoubleArray:
-    """One row of values and ratings a score."""
+    """The inverse for one row of values and ratings per score."""
     every = np.arange(len(scores))
     spread = values[:, -1] - values[:, 0]
     slope = (ratings[:, -1] - ratings[:, 0]) / np.where(spread > 0, spread, np.inf)
@@ -210,14 +211,14 @@ def _inverted(values: DoubleArray, ratings: DoubleArray, scores: DoubleArray) ->
 
 
 ITERATIONS = 30
-FIRM = 2.0  # so many ratings of an average user are added to each: the spread of one or two says little
+FIRM = 2.0  # ratings of an average user added to each: the spread of one or two is uninformative
 
 
 def grouped(curves: DoubleArray, counts: DoubleArray, n_clusters: int, rng: Generator) -> IntArray:
-    """The cluster of each user by k-means (Lloyd) of the curves; as many clusters at most as there are curves.
+    """The cluster of each user by k-means (Lloyd) of the curves; at most as many clusters as curves.
 
-    Two curves are as far apart as ratings differ on them, on average. Users count by their ratings, and first centres
-    are drawn far from one another (Arthur and Vassilvitskii 2007).
+    The distance of two curves is the mean difference of ratings on them. Users are weighted by their ratings, and first
+    centres are drawn far from one another (Arthur and Vassilvitskii 2007).
     """
     masses = counts.sum(axis=1)
     points = curves * np.sqrt(counts.sum(axis=0) / counts.sum())
@@ -244,9 +245,9 @@ def by_cluster(amounts: DoubleArray, cells: IntArray, n_clusters: int) -> Double
 
 
 def relative_errors(squares: DoubleArray, curve: DoubleArray, counts: DoubleArray, average: DoubleArray) -> DoubleArray:
-    """How well one curve suits each user: their squared errors on it, in units of how far it spreads their ratings.
+    """The fit of one curve for each user: their squared errors on it, relative to the spread of their ratings on it.
 
-    Without the unit the flattest curve would suit all users. `average` are the shares of the levels.
+    Without this unit the flattest curve would fit all users best. `average` are the shares of the levels.
     """
     weights = counts + FIRM * average
     _, spread = moments(np.broadcast_to(curve, weights.shape), weights)
@@ -259,8 +260,8 @@ def relative_errors(squares: DoubleArray, curve: DoubleArray, counts: DoubleArra
 def best_curves(errors: DoubleArray) -> IntArray:
     """The most likely curve of each user, given such errors (users x curves), the first curve being the shared one.
 
-    n log(error) is minus twice the log likelihood of normal errors. Beforehand the shared curve is as likely as all
-    others together: who has rated little stays with it.
+    n log(error) is minus twice the log likelihood of normal errors. A priori the shared curve is as likely as all
+    others together: users with few ratings keep it.
     """
     n_clusters = max(errors.shape[1] - 1, 1)
     doubt = np.where(np.arange(errors.shape[1]) > 0, 2 * np.log(n_clusters), 0.0)
@@ -268,19 +269,19 @@ def best_curves(errors: DoubleArray) -> IntArray:
 
 
 def _distances(points: DoubleArray, centres: DoubleArray) -> DoubleArray:
-    """Squared, users x centres."""
+    """Squared distances, users x centres."""
     return np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Straight:
-    """Ratings as they are: where every fit begins."""
+    """Unchanged ratings, the start of every fit."""
 
     levels: DoubleArray
     reassigns: ClassVar[bool] = False  # whether users may change from one curve to another
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
-        """The table of curves, given the predictions summed up and counted by user and level."""
+        """The table of curves, given sums and counts of the predictions by user and level."""
         return self.levels[None]
 
 
@@ -306,7 +307,7 @@ class CurvePerUser:
 
 @dataclass(frozen=True, eq=False)
 class CurvePerCluster(CurvePerUser):
-    """A curve for each cluster of users, after the shared one, which those keep who suit no cluster better."""
+    """A curve for each cluster of users, after the shared one, which users keep if no cluster fits better."""
 
     n_clusters: int
     reassigns: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The recommender of ratings on curves."""
+"""The recommender with monotone curves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.inference.drivers import Stop, ascend, small_change
 from tastespace.inference.transition import HELD_OUT, Stats
-from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
@@ -27,24 +26,24 @@ from tastespace.models.factorization.monotone import curves as curve_fits
 from tastespace.models.factorization.monotone import posterior as posteriors
 from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedRatings, CurveState, Fold
 from tastespace.models.factorization.monotone.posterior import CurveTable, MonotonePosterior, Way
+from tastespace.parameters import FACTORS, Range, check_int, check_number, spread
 from tastespace.progress import Observer, Progress
 from tastespace.randomness import derive
 from tastespace.tables import Tabular
 
-TYPICAL = 4  # groups that curves of single users are shown in
+TYPICAL = 4  # groups in which curves of single users are shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CurveList(Tabular):
-    """Curves with the levels that they have values at, the most used curve first.
+    """Curves with the levels at which they have values, the most used curve first.
 
-    `values` are in units of ratings: a curve has the mean and variance of the ratings that it serves, as the shared
-    curve has them, so that a straight line is the levels themselves. `ratings` are how many the curve serves at each
-    level.
+    `values` are in units of ratings: a curve has the mean and variance of its ratings under the shared curve, so that a
+    straight line is the levels themselves. `ratings` are the numbers of ratings on the curve at each level.
     """
 
     side: Literal["cluster", "user"]
-    ids: pl.Series  # of the clusters, from 1 on, or of the users
+    ids: pl.Series  # of the clusters, from 1, or of the users
     n_users: OffsetArray
     levels: DoubleArray
     values: DoubleArray  # curves x levels
@@ -55,12 +54,12 @@ class CurveList(Tabular):
 
     @property
     def extremes(self) -> DoubleArray:
-        """The share of the ratings of each curve that are the lowest or the highest: who rates in extremes."""
+        """The share of the ratings of each curve that are the lowest or the highest, as a sign of extreme raters."""
         total = np.maximum(self.ratings.sum(axis=1), 1)
         return np.asarray((self.ratings[:, 0] + self.ratings[:, -1] * (len(self.levels) > 1)) / total)
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a curve and level."""
+        """One row per curve and level."""
         n_levels = len(self.levels)
         return pl.DataFrame(
             {
@@ -79,7 +78,7 @@ class CurveList(Tabular):
 
 
 def curves_of_clusters(table: CurveTable, rng: Generator) -> CurveList:
-    """One a cluster of training users. Curves of single users are put into a few groups, and averaged."""
+    """One curve per cluster of training users. Curves of single users are averaged in a few groups."""
     if table.way == "per-user":
         own, counts = table.curves[table.of_user], table.counts[table.of_user]
         cells = curve_fits.grouped(own, counts, TYPICAL, rng)
@@ -96,13 +95,13 @@ def curves_of_clusters(table: CurveTable, rng: Generator) -> CurveList:
     return CurveList("cluster", ids, n_users[order], table.scale.levels, values[order], ratings[order])
 
 
-N_CLUSTERS = (2, 3, 4, 6)  # what is tried
-STEADY, FEW = 1e-3, 0.005  # of the scale that ratings still move, of the users who still change clusters
+N_CLUSTERS = (2, 3, 4, 6)  # the numbers of clusters tried
+STEADY, FEW = 1e-3, 0.005  # movement of ratings as a share of the scale, and share of users who change clusters
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Curves, and how well ratings are predicted through them."""
+    """Curves, and the error of predictions with them."""
 
     way: Way
     state: CurveState
@@ -111,7 +110,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class CurveSearch:
-    """Fits curves of growing number, each from the last."""
+    """Fits growing numbers of curves, each from the last."""
 
     cross_fit: CrossFit
     pull: float
@@ -121,7 +120,7 @@ class CurveSearch:
     observer: Observer
 
     def straight(self, start: CurveState | None = None) -> Found:
-        """Ratings as they are: factors from chance, unless there is a start."""
+        """Unchanged ratings: random factors, unless there is a start."""
         if start is None:
             stop = small_change("loss", self.tolerance)
             start = self._ascended(self.cross_fit.init(self.rng), self.cross_fit.rule, stop, "fold")
@@ -136,10 +135,10 @@ class CurveSearch:
         """One each."""
         own = np.arange(1, len(one.state.of_user) + 1, dtype=np.int32)
         rule = curve_fits.CurvePerUser(one.state.curves[0], self.pull)
-        return self._found("per-user", self._ascended(_dealt(one.state, own), rule, is_steady, "a curve a user"))
+        return self._found("per-user", self._ascended(_dealt(one.state, own), rule, is_steady, "a curve per user"))
 
     def clusters(self, per_user: Found, n_clusters: int) -> Found:
-        """One a cluster; clusters without any users left are dropped."""
+        """One curve per cluster; clusters without users are dropped."""
         curves = per_user.state.curves
         cells = curve_fits.grouped(curves[per_user.state.of_user], self.cross_fit.counts, n_clusters, self.rng)
         n_clusters = int(cells.max()) + 1
@@ -171,12 +170,12 @@ class CurveSearch:
 
 
 def is_steady(trace: list[Stats]) -> bool:
-    """Ratings hardly move any more on their curves, and hardly any user changes the cluster."""
+    """Whether ratings hardly move on their curves any more, and hardly any user changes cluster."""
     return trace[-1]["change"] < STEADY and trace[-1].get("moved", 0.0) < FEW
 
 
 def _dealt(state: CurveState, of_user: IntArray) -> CurveState:
-    """The shared curve as often as users have different ones."""
+    """The shared curve, repeated for each different curve of users."""
     return replace(state, curves=np.repeat(state.curves[:1], int(of_user.max()) + 1, axis=0), of_user=of_user)
 
 
@@ -185,29 +184,29 @@ def _without_empty(state: CurveState) -> CurveState:
     return replace(state, curves=state.curves[kept], of_user=np.searchsorted(kept, state.of_user).astype(np.int32))
 
 
-MIN_RATINGS = 100  # fewer say nothing of curves
+MIN_RATINGS = 100  # fewer cannot determine curves
 
 
 @dataclass(kw_only=True)
 class MonotoneMF(ALS):
-    """Matrix factorization that preserves order: ratings are fitted on rising curves that are learned, too.
+    """Matrix factorization that preserves order: ratings are fitted on increasing curves, which are learned, too.
 
     curve(rating) = mean + user bias + item bias + user . item, by least squares as `ALS`, whose parameters it has.
-    `sharing` says whose they are: "one" for all, one "per-user", or one for each of some "clusters" of users who rate
-    in a similar way (Somani and Gupta 2017). Users with few ratings are pulled to the shared curve as by `pull` ratings
-    of each level. "auto" (the default) leaves ratings as they are, or takes one curve or clusters, whichever predicts
-    ratings best that were held out. `n_clusters` is a number or "auto", chosen in the same way.
+    `sharing` is how curves are shared: "one" for all, one "per-user", or one for each of some "clusters" of users who
+    rate in a similar way (Somani and Gupta 2017). Curves of users with few ratings are shrunk to the shared curve as by
+    `pull` ratings of each level. "auto" (the default) leaves ratings unchanged, or uses one curve or clusters,
+    whichever predicts held-out ratings best. `n_clusters` is a number or "auto", chosen in the same way.
 
     Curves are the best for predictions of ratings that the factors have not seen: `folds` fits, each without its share
-    of the ratings. With `folds=1` they follow the predictions of the very ratings that are fitted, as was proposed
-    first; that overfits. Each curve keeps the mean and variance of the ratings that it serves.
+    of the ratings. With `folds=1` they follow predictions of the fitted ratings themselves, as originally proposed;
+    that overfits. Each curve keeps the mean and variance of its ratings.
 
     Predictions are ratings: scores through the inverse of the curve. Within a user they have the order of the scores.
     With fewer than 100 ratings curves stay straight.
 
     With `regularisation="empirical-bayes"` the curves are found with the regularisation "auto"; then the strengths are
     learned, and factors drawn, from the ratings on their curves, as `ALS` does. Scores are means over these draws. The
-    curves are taken as certain, so that predictions are points.
+    curves are treated as certain, so that predictions are point estimates.
     """
 
     sharing: Literal["auto", "one", "per-user", "clusters"] = "auto"
@@ -250,7 +249,7 @@ class MonotoneMF(ALS):
             table.curves[table.of_user], observed.user_rows, table.scale.places(observed.values)
         ).astype(np.float32)
         on_curves = replace(observed, values=values)
-        # Not from the point: it is held down more than draws are, and chains take long to come away from it.
+        # Not from the point estimate: it is shrunk more than draws are, and chains take long to leave it.
         drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, given)
         return posteriors.DrawnMonotonePosterior(point.plain, table, drawn)
 
@@ -260,9 +259,9 @@ class MonotoneMF(ALS):
         return self.posterior_.scored
 
     def curves(self, user_ids: Ids | None = None, *, history: Any = None) -> CurveList:
-        """How ratings are understood: the curve of each cluster of users, or of each of these users.
+        """The learned curves: of each cluster of users, or of each of these users.
 
-        `history` is as in `recommend`. Where every user has a curve of their own, these are shown in four groups.
+        `history` is as in `recommend`. If every user has their own curve, these are shown in four groups.
         """
         self.require_fitted()
         table = self._table
@@ -284,7 +283,7 @@ class MonotoneMF(ALS):
     def _on_curves(
         self, plain: PointPosterior, observed: Ratings, rng: Generator, observer: Observer
     ) -> MonotonePosterior:
-        """The factors of ratings on their curves, from those of the ratings as they are."""
+        """The factors of ratings on their curves, starting from those of the unchanged ratings."""
         scale = curve_fits.Scale.of(observed.values)
         places = scale.places(observed.values)
         counts = scale.counts(observed.user_rows, places, observed.n_users)
@@ -307,7 +306,7 @@ class MonotoneMF(ALS):
         )
         if table.is_straight:
             return MonotonePosterior(plain, table)
-        # All ratings fitted on their curves; then users, and whose curve is which, as a fold-in has them.
+        # All ratings fitted on their curves; then users and their curves as in a fold-in.
         curved = CurvedRatings.of(observed, self._bind(observed, plain.penalty), scale, plain.mean)
         transition, start = curved.on(table.curves, table.of_user), ALSState(plain.users, plain.items)
         sweeps = len(plain.losses) if self.early_stopping else self.sweeps
@@ -325,7 +324,7 @@ class MonotoneMF(ALS):
         return MonotonePosterior(replace(plain, users=belief.points.points), table)
 
     def _found(self, cross_fit: CrossFit, fitted: CurveState, rng: Generator, observer: Observer) -> Found:
-        """The curves that were asked for, or those that are best."""
+        """The requested curves, or the best ones."""
         search = CurveSearch(cross_fit, float(self.pull), self.sweeps, self.tolerance, rng, observer)
         straight = search.straight(fitted if self.folds == 1 else None)
         one = search.one(straight)
@@ -345,7 +344,7 @@ class MonotoneMF(ALS):
     def _cross_fit(
         self, plain: PointPosterior, observed: Ratings, scale: curve_fits.Scale, counts: Any, rng: Generator
     ) -> CrossFit:
-        """The ratings dealt to folds at random; with one fold they are fitted and predicted all."""
+        """The ratings split into folds at random; with one fold all are fitted and predicted."""
         dealt = rng.permutation(np.arange(len(observed)) % self.folds)
         folds = []
         for fold in range(self.folds):

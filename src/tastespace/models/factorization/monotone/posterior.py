@@ -1,4 +1,4 @@
-"""A point estimate on curves: ratings follow from scores through the inverse of each user's curve."""
+"""A point estimate on curves: ratings are derived from scores by the inverse of each user's curve."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ WAYS: tuple[Way, ...] = ("one", "per-user", "clusters")
 
 @dataclass(frozen=True, eq=False)
 class CurveTable:
-    """All curves of a fit. The first is the shared one; with clusters, or a curve a user, the others follow."""
+    """All curves of a fit. The first is the shared one; with clusters, or a curve per user, the others follow."""
 
     way: Way
     scale: Scale
     curves: DoubleArray  # curves x levels
-    counts: DoubleArray  # curves x levels: the training ratings that each serves
+    counts: DoubleArray  # curves x levels: the number of training ratings on each
     of_user: IntArray  # the curve of each training user
     pull: float
     folds: int
 
     @cached_property
     def ratings(self) -> DoubleArray:
-        """What the values of the curves stand for."""
+        """The ratings of the values of the curves."""
         return ratings_of(self.curves, self.counts, self.scale.levels)
 
     @property
@@ -49,13 +49,13 @@ class CurveTable:
 
     @property
     def is_straight(self) -> bool:
-        """Whether the ratings were left as they are."""
+        """Whether the ratings are unchanged."""
         return self.way == "one" and np.array_equal(self.curves[0], self.scale.levels)
 
 
 @dataclass(frozen=True, eq=False)
 class MonotonePosterior(Posterior):
-    """curve of the user (rating) = mean + user bias + item bias + user . item."""
+    """A posterior on curves: curve of the user (rating) = mean + user bias + item bias + user . item."""
 
     plain: PointPosterior  # in units of the curves
     table: CurveTable
@@ -76,7 +76,7 @@ class MonotonePosterior(Posterior):
         )
 
     def fold_in(self, history: CSR, threads: int) -> CurveBelief:
-        """The curve that suits the user's ratings, and where these put them on it: the last step of training, too."""
+        """The best curve for the user's ratings, and the user fitted on it; also the last step of training."""
         table = self.table
         folding = Folding(history, table.scale, self.plain, table.folds, threads)
         if table.way == "per-user":
@@ -92,7 +92,7 @@ class MonotonePosterior(Posterior):
 
     @property
     def scored(self) -> PointPosterior | EmpiricalPosterior:
-        """What scores on the curves come from."""
+        """The source of scores on the curves."""
         return self.plain
 
     @property
@@ -104,7 +104,7 @@ class MonotonePosterior(Posterior):
         return self.scored.embeddings
 
     def item_points(self) -> ItemPoints:
-        """Curves have the mean and variance of the ratings, and so are their units."""
+        """Item factors; curves have the mean and variance of the ratings, and so the same units."""
         return self.scored.item_points()
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -144,9 +144,9 @@ class CurveBelief(Belief):
     posterior: MonotonePosterior
     points: PointBelief
     curves: DoubleArray  # users x levels
-    ratings: DoubleArray  # users x levels: what the values stand for
-    table_rows: IntArray  # the row of each user's curve in the posterior's table; -1 for one of their own
-    drawn: DrawsBelief | None = None  # what the draws believe of each user, where there are any
+    ratings: DoubleArray  # users x levels: the ratings of the values
+    table_rows: IntArray  # the row of each user's curve in the posterior's table; -1 for their own curve
+    drawn: DrawsBelief | None = None  # the belief of the draws about each user, if there are any
 
     is_latent = True
 
@@ -155,7 +155,7 @@ class CurveBelief(Belief):
 
     @property
     def scored(self) -> PointBelief | DrawsBelief:
-        """What scores on the curves come from."""
+        """The source of scores on the curves."""
         return self.points if self.drawn is None else self.drawn
 
     def mean(self, pairs: Pairs) -> FloatArray:
@@ -170,15 +170,15 @@ class CurveBelief(Belief):
         return self.scored.embeddings
 
 
-PREFIX = "drawn_"  # of the arrays of the draws, beside those of the point estimate that the curves are of
+PREFIX = "drawn_"  # prefix of the arrays of the draws, beside those of the point estimate
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnMonotonePosterior(MonotonePosterior):
-    """Whose curve is which follows from the point estimate; scores are means over draws of what is on the curves.
+    """Users' curves from the point estimate; scores are means over draws on the curves.
 
-    A rating is the inverse of the curve at the mean score, not the mean of inverses: within a user it has the order of
-    the scores, as lists and indexes need it.
+    A rating is the inverse of the curve at the mean score, not the mean of inverses: within a user it preserves the
+    order of the scores, as lists and indexes need it.
     """
 
     drawn: EmpiricalPosterior  # in units of the curves
@@ -196,7 +196,7 @@ class DrawnMonotonePosterior(MonotonePosterior):
     def believe(self, people: People, threads: int) -> CurveBelief:
         belief = super().believe(people, threads)
         history = people.history
-        if len(history.columns):  # as it is on the users' curves
+        if len(history.columns):  # values on the users' curves
             values = values_at(belief.curves, history.rows(), self.table.scale.places(history.values))
             history = CSR(history.offsets, history.columns, contiguous(values, np.float32))
         drawn = self.drawn.believe(replace(people, history=history, trained=None), threads)

@@ -1,11 +1,11 @@
-"""Where rows come from: the population of users, and that of items, with hyper-parameters that are learned.
+"""Populations of users and items, from which rows are drawn, with learned hyper-parameters.
 
     u_i ~ N(mu, Lambda^-1),   (mu, Lambda) ~ NormalWishart
     c_i ~ N(mu_c, 1/lambda_c),   (mu_c, lambda_c) ~ NormalGamma
 
-A `FactorPrior` is all that a Gibbs sweep needs to know of one side; another one (on a sphere, with features, with
-shrinking columns) takes its place without a change elsewhere. It sees the rows themselves. Where each row has a mean of
-its own, `row_means` of the population says so: the row kernel takes one for the factors of each row, but a single one
+A `FactorPrior` is all that a Gibbs sweep needs to know about one side; another one (on a sphere, with features, with
+shrinking columns) can replace it without a change elsewhere. It takes the rows themselves. If each row has its own
+mean, `row_means` of the population gives them: the row kernel takes one for the factors of each row, but a single one
 for all biases.
 """
 
@@ -29,12 +29,12 @@ from tastespace.models.factorization.rows import Factors, Moments, RowPrior
 from tastespace.settings import settings_of
 
 if TYPE_CHECKING:
-    from tastespace.models.factorization.priors.shrinkage import Shrinkage, ShrinkingPrior
+    from tastespace.models.factorization.priors.shrinkage import ShrinkingPrior
 
 
 @dataclass(frozen=True)
 class Sphere:
-    """Where rows lie: |x| is the radius, of the factors alone, or of factors and bias."""
+    """The sphere of the rows: |x| is the radius, of the factors alone, or of factors and bias."""
 
     radius: float
     has_joint_bias: bool = False
@@ -44,7 +44,7 @@ class Sphere:
 
     @classmethod
     def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Sphere | None:
-        """What was kept, if rows lie on one."""
+        """The saved sphere, or None."""
         if "sphere" not in arrays:
             return None
         radius, has_joint_bias = arrays["sphere"]
@@ -52,7 +52,7 @@ class Sphere:
 
 
 def on_sphere(points: Factors, sphere: Sphere | None) -> Factors:
-    """The nearest points of the sphere, if there is one; what has no direction gets one."""
+    """The nearest points of the sphere, if there is one; zero vectors get a direction."""
     if sphere is None:
         return points
     joint = sphere.has_joint_bias and points.bias is not None
@@ -80,10 +80,10 @@ class Population(Protocol):
 
     @property
     def bias_precision(self) -> float:
-        """0: rows have no bias."""
+        """The precision of biases; 0 if rows have no bias."""
 
     def prior(self, dtype: Any) -> RowPrior:
-        """As the row kernel takes it."""
+        """The prior as the row kernel takes it."""
 
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
         """New rows of the population."""
@@ -103,11 +103,11 @@ class NormalPopulation:
 
     @property
     def row_means(self) -> DoubleArray:
-        """What rows are drawn around: D where it is the same for all, n x D where each has a mean of its own."""
+        """The means of rows: D if it is the same for all, n x D if each has its own mean."""
         return self.mean
 
     def prior(self, dtype: Any) -> RowPrior:
-        """As the row kernel takes it."""
+        """The prior as the row kernel takes it."""
         linear = np.atleast_2d((self.precision @ self.row_means.T).T).astype(dtype)
         of_bias = self.bias_precision, self.bias_precision * self.bias_mean
         return RowPrior(self.precision.astype(dtype), linear, *of_bias)
@@ -130,7 +130,7 @@ class NormalPopulation:
 
 
 def draw_biases(n: int, mean: float, precision: float, dtype: Any, rng: Generator) -> AnyFloats | None:
-    """Normal ones, or none without a precision."""
+    """Normal biases, or None without a precision."""
     if not precision:
         return None
     biases: AnyFloats = (mean + rng.standard_normal(n) / precision**0.5).astype(dtype)
@@ -138,7 +138,7 @@ def draw_biases(n: int, mean: float, precision: float, dtype: Any, rng: Generato
 
 
 def biases_log_density(rows: Moments, mean: float, precision: float) -> float:
-    """Of normal biases, from their moments; 0 without a precision."""
+    """The log density of normal biases, from their moments; 0 without a precision."""
     if not precision:
         return 0.0
     apart = rows.bias_squares - 2 * mean * rows.bias_total + rows.n * mean**2
@@ -149,7 +149,7 @@ BiasPrior = NormalGamma | KnownMean
 
 
 def drawn_bias(bias: BiasPrior, biases: bool, rng: Generator) -> tuple[float, float]:
-    """Mean and precision of biases; 0 where rows have none."""
+    """Draw mean and precision of biases; 0 if rows have none."""
     return bias.draw(rng) if biases else (0.0, 0.0)
 
 
@@ -159,7 +159,7 @@ def bias_given(bias: BiasPrior, rows: Moments, rng: Generator) -> tuple[float, f
 
 
 def bias_log_density(bias: BiasPrior, population: Population) -> float:
-    """Log density of mean and precision of biases; 0 where rows have none."""
+    """Log density of mean and precision of biases; 0 if rows have none."""
     mean, precision = population.bias_mean, population.bias_precision
     return bias.log_density(mean, precision) if precision else 0.0
 
@@ -168,14 +168,14 @@ class FactorPrior(Protocol):
     """The hyper-prior of one side."""
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
-        """Hyper-parameters before any row is known."""
+        """Hyper-parameters from the prior."""
 
     @property
     def columns(self) -> ShrinkingPrior | None:
-        """Itself, where columns shrink that are of no use; else None."""
+        """Itself, if unused columns shrink; else None."""
 
     def draw(self, rows: Factors, current: Population | None, rng: Generator) -> Population:
-        """Hyper-parameters given the rows and, for those that are drawn in turn, where they are; None for anywhere."""
+        """Hyper-parameters given the rows and, for those drawn in turn, the current ones; None for any."""
 
     def log_density(self, population: Population) -> float:
         """Log density of the hyper-parameters."""
@@ -188,10 +188,10 @@ class NormalWishart(PriorSettings):
     name: ClassVar[str] = "normal-wishart"
 
 
-def prior_of(given: Any, n_factors: Any) -> NormalWishart | Shrinkage:
-    """Return the prior meant by an object, a name or a text such as `ard:max_factors=16`, checked.
+def prior_of(given: Any, n_factors: Any) -> PriorSettings:
+    """Return a validated prior from an object, a name or a text such as `ard:max_factors=16`.
 
-    "auto" shrinks factors where their number is learned.
+    "auto" shrinks factors if their number is learned.
     """
     if isinstance(given, str):
         name, _, parameters = given.partition(":")
@@ -200,12 +200,12 @@ def prior_of(given: Any, n_factors: Any) -> NormalWishart | Shrinkage:
         elif name in KINDS_OF_SHRINKAGE:
             given = ",".join([f"shrinkage:kind={name}", *([parameters] if parameters else [])])
         elif name not in PRIORS:
-            names = ("auto", "normal-wishart", *KINDS_OF_SHRINKAGE)
+            names = ("auto", *(name for name in PRIORS if name != "shrinkage"), *KINDS_OF_SHRINKAGE)
             raise InvalidParameterError(f"prior is {given!r}; expected one of {', '.join(map(repr, names))}")
-    found: NormalWishart | Shrinkage = settings_of(given, PRIORS, "prior", PriorSettings)
+    found: PriorSettings = settings_of(given, PRIORS, "prior", PriorSettings)
     if n_factors == "auto" and not found.shrinks:
         raise InvalidParameterError(
-            "n_factors is 'auto', and prior is 'normal-wishart', which shrinks no factors; expected prior='auto', "
+            f"n_factors is 'auto', and prior is '{found}', which shrinks no factors; expected prior='auto', "
             "'cumulative' or 'ard', or a number of factors"
         )
     return found
@@ -215,8 +215,8 @@ def prior_of(given: Any, n_factors: Any) -> NormalWishart | Shrinkage:
 class NormalWishartPrior:
     """Salakhutdinov and Mnih (2008), with biases beside the factors; in units of the ratings' standard deviation."""
 
-    strength: float = 2.0  # how many rows the mean 0 is worth
-    degrees: float | None = None  # of the Wishart; None for the number of factors, the least that is proper
+    strength: float = 2.0  # weight of the mean 0, in rows
+    degrees: float | None = None  # of the Wishart; None for the number of factors, the minimum for a proper prior
     scale: float = 1.0  # of the Wishart: times the identity
     bias: BiasPrior = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
 

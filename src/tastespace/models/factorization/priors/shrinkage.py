@@ -1,20 +1,20 @@
-"""Rows whose columns have variances of their own: what the priors that shrink columns have in common.
+"""Shrinkage priors, under which each column of the rows has its own variance.
 
-One side's columns shrink, of the items or, where items lie on a sphere, of the users; the rows of the other side have
-the variance 1 in every column. Then the variance of a column is that of what it adds to a score. Nothing is lost by
-that: if u goes to A u and v to A^-T v no score changes, and some A makes one covariance the identity and the other
-diagonal. Each column has a mean, as in the normal-Wishart prior:
+The columns of one side shrink, those of the items or, if items are on a sphere, of the users; the rows of the other
+side have the variance 1 in every column. Then the variance of a column is that of its contribution to a score. This
+loses no generality: if u goes to A u and v to A^-T v no score changes, and some A makes one covariance the identity and
+the other diagonal. Each column has a mean, as in the normal-Wishart prior:
 
     x_ih ~ N(m_h, theta_h),   m_h ~ N(0, theta_h / strength)
 
-Without the mean, n rows have the density (2 pi theta)^(-n/2) exp(-s_h / 2 theta) but for a constant, with
+With the mean integrated out, n rows have the density (2 pi theta)^(-n/2) exp(-s_h / 2 theta) up to a constant, with
 s_h = sum x^2 - (sum x)^2 / (n + strength), from which theta_h is learned; then m_h | theta_h, x is normal.
 
 ARD (automatic relevance determination; Bishop 1999) has one gamma prior for every column's precision:
 
     1/theta_h ~ Gamma(shape, rate),   1/theta_h | x ~ Gamma(shape + n/2, rate + s_h / 2)
 
-Biases are apart from the factors and are not shrunk.
+Biases are separate from the factors and are not shrunk.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.factorization.priors import PriorSettings
 from tastespace.models.factorization.priors import normal_wishart as normal
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, NormalWishartPrior, Population
 from tastespace.models.factorization.rows import Factors, Moments
+from tastespace.parameters import check_int, check_option
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
@@ -64,7 +64,7 @@ class UnitPrior:
 
 @dataclass(frozen=True)
 class RelevancePrior:
-    """ARD: a column without use has a large precision. One counts whose variance is above `least`."""
+    """ARD: an unused column has a large precision. A column counts if its variance is above `least`."""
 
     shape: float
     rate: float
@@ -72,7 +72,7 @@ class RelevancePrior:
     strength: float
     bias: normal.BiasPrior
 
-    adds_columns = False  # all that there may be are there from the beginning
+    adds_columns = False  # the maximum number of columns is there from the start
 
     @property
     def columns(self) -> Self:
@@ -97,7 +97,7 @@ class RelevancePrior:
         return density + means_log_density(self.strength, population) + normal.bias_log_density(self.bias, population)
 
     def active(self, population: Population) -> BoolArray:
-        """Which columns count."""
+        """Which columns are in use."""
         return np.asarray(np.diag(population.precision) < 1 / self.least)
 
     def in_units(self, unit: float) -> RelevancePrior:
@@ -111,7 +111,7 @@ def squares_of(rows: Moments, strength: float) -> DoubleArray:
 
 
 def drawn_means(strength: float, variances: DoubleArray, rows: Moments | None, rng: Generator) -> DoubleArray:
-    """Of the columns, given their variances and, if there are any yet, rows."""
+    """Draw the means of the columns, given their variances and the rows, if any."""
     n, total = (0, np.zeros(len(variances))) if rows is None else (rows.n, rows.total)
     normals = rng.standard_normal(len(variances))
     return np.asarray(total / (n + strength) + np.sqrt(variances / (n + strength)) * normals)
@@ -122,7 +122,7 @@ def means_log_density(strength: float, population: Population) -> float:
     return float(np.sum(np.log(precisions / (2 * pi)) - precisions * population.mean**2)) / 2
 
 
-LEAST_STICK = 1e-12  # and the most is 1 less that: a weight of exactly 0 has no logarithm
+LEAST_STICK = 1e-12  # and the maximum is 1 minus that: a weight of exactly 0 has no logarithm
 
 Labels = NDArray[np.int64]
 
@@ -133,7 +133,7 @@ class CumulativePopulation(NormalPopulation):
 
     labels: Labels = field(
         default_factory=lambda: np.zeros(0, np.int64)
-    )  # H: from 0 on; column h (from 0 on) is a spike where labels[h] <= h
+    )  # H: from 0; column h (from 0) is a spike if labels[h] <= h
     sticks: DoubleArray = field(default_factory=lambda: np.zeros(0))  # H
 
     @property
@@ -143,31 +143,31 @@ class CumulativePopulation(NormalPopulation):
 
 @dataclass(frozen=True)
 class CumulativePrior:
-    """A spike that is next to nothing, or a slab; a column counts that is one.
+    """Cumulative shrinkage: each column is a spike, which is negligible, or a slab, which counts.
 
         x_ih ~ N(m_h, theta_h),   theta_h = spike with probability pi_h, else InverseGamma(shape, rate), the slab
         pi_h = w_1 + ... + w_h,   w_l = v_l (1 - v_1) ... (1 - v_{l-1}),   v_l ~ Beta(1, expected)
 
-    z_h = l with probability w_l says the same: column h is a spike where z_h <= h. `expected` is the number of slabs
-    before any row is seen. The columns are the first H of infinitely many: whatever is beyond z_h = H makes a slab and
-    is one more label, H + 1, with the rest of the weight, so that the last column may be a slab, too (in the paper
-    v_H = 1, and it never is). Given rows, in turn (their algorithm 1; the variance is integrated out of z; m_h = 0):
+    Equivalently, z_h = l with probability w_l, and column h is a spike if z_h <= h. `expected` is the prior number of
+    slabs. The columns are the first H of infinitely many: everything beyond z_h = H is a slab and one more label, H +
+    1, with the remaining weight, so that the last column may be a slab, too (in the paper v_H = 1, and it never is).
+    Given rows, in turn (their algorithm 1; the variance is integrated out of z; m_h = 0):
 
         z_h | v, x       proportional to w_l N(x_h; 0, spike I) for l <= h, w_l t_{2 shape}(x_h; 0, rate/shape I) else
         theta_h | z, x   the spike, or InverseGamma(shape + n/2, rate + |x_h|^2 / 2)
         v_l | z          Beta(1 + #{z_h = l}, expected + #{z_h > l})
 
-    A mean puts its centred sum of squares in the place of |x_h|^2, and a constant before both densities.
+    With a mean, the centred sum of squares replaces |x_h|^2, and both densities get a constant.
     """
 
-    spike: float  # the variance of a column that is next to nothing
+    spike: float  # the variance of a negligible column
     shape: float  # of the slab
     rate: float
     expected: float  # columns that are slabs
     strength: float  # how many rows the mean 0 is worth
     bias: normal.BiasPrior
 
-    adds_columns = True  # one more is tried where all that there are are of use
+    adds_columns = True  # one more is tried if all are in use
 
     @property
     def columns(self) -> Self:
@@ -175,7 +175,7 @@ class CumulativePrior:
 
     @property
     def least(self) -> float:
-        """The variance of a column that is added to see whether there is use for one more."""
+        """The variance of a column that is added to test whether one more is useful."""
         return self.spike
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> CumulativePopulation:
@@ -187,7 +187,7 @@ class CumulativePrior:
         return CumulativePopulation(means, np.diag(1 / variances), *bias, labels, sticks)
 
     def draw(self, rows: Factors, current: Population | None, rng: Generator) -> CumulativePopulation:
-        """One pass over labels, variances and sticks, from where these are."""
+        """One pass over labels, variances and sticks, from their current values."""
         if isinstance(current, CumulativePopulation):
             return self._given(rows.moments, current.sticks, rng)
         sticks = np.full(rows.factors.shape[1], 1 / (1 + self.expected))  # a kept draw has none
@@ -214,7 +214,7 @@ class CumulativePrior:
         return replace(self, spike=unit * self.spike, rate=unit * self.rate)
 
     def log_label_weights(self, sticks: DoubleArray, squares: DoubleArray, n: int) -> DoubleArray:
-        """Of each label of each column, given s_h of its n entries; H x (H + 1), not normalised."""
+        """The log weight of each label of each column, given s_h of its n entries; H x (H + 1), not normalised."""
         n_factors = len(sticks)
         of_spike = -(n * log(2 * pi * self.spike) + squares / self.spike) / 2
         constant = lgamma(self.shape + n / 2) - lgamma(self.shape) + self.shape * log(self.rate) - n * log(2 * pi) / 2
@@ -238,7 +238,7 @@ class CumulativePrior:
         return np.where(labels > np.arange(len(labels)), slabs, self.spike)
 
 
-ShrinkingPrior = CumulativePrior | RelevancePrior  # columns that are of no use shrink, and the others can be counted
+ShrinkingPrior = CumulativePrior | RelevancePrior  # unused columns shrink, and the others can be counted
 
 
 def _bounded(sticks: DoubleArray) -> DoubleArray:
@@ -246,7 +246,7 @@ def _bounded(sticks: DoubleArray) -> DoubleArray:
 
 
 def _log_weights(sticks: DoubleArray) -> DoubleArray:
-    """log w of the labels, the last of which has all the rest."""
+    """log w of the labels, the last of which has the remaining weight."""
     rest = np.concatenate([[0.0], np.cumsum(np.log1p(-sticks))])
     return np.asarray(rest + np.append(np.log(sticks), 0.0))
 
@@ -263,31 +263,31 @@ SHRINKAGES: tuple[ShrinkageKind, ...] = get_args(ShrinkageKind)
 # On held-out parts of training ratings ARD predicts as well as the best normal-Wishart prior, cumulative shrinkage does
 # not quite; and it finds planted ranks at least as well (docs/design/rank-by-shrinkage.md).
 DEFAULT_SHRINKAGE: ShrinkageKind = "ard"
-MOST_FACTORS = 64  # to begin with
+MOST_FACTORS = 64  # at the start
 
 LEAST_SHARE, SPIKE_SHARE = 0.2, 0.25  # of t
-LARGEST_UNIT = 0.2  # t where there are hardly any ratings, in units of their variance
+LARGEST_UNIT = 0.2  # maximum of t for very few ratings, in units of their variance
 SLAB_SHAPE, EXPECTED_SLABS = 2.0, 10.0
 RELEVANCE_SHAPE, RELEVANCE_FLOOR = 1.0, 1e-4  # the floor in t
 
 
 @dataclass(frozen=True)
 class Shrinkage(PriorSettings):
-    """Factors that the ratings have no use for shrink to nothing, so that the others can be counted.
+    """A prior that shrinks factors which the ratings do not support to zero, so that the others can be counted.
 
     `kind` is "ard" (one gamma prior for the precision of each factor) or "cumulative" (Legramanti et al. 2020): see
-    docs/design/rank-by-shrinkage.md. Where the number of factors is learned, `max_factors` are there to begin with.
+    docs/design/rank-by-shrinkage.md. If the number of factors is learned, it starts from `max_factors`.
 
-    How narrow is next to nothing? With users of variance 1, noise of variance s2, and each of N x M pairs rated with
+    When is a column negligible? With users of variance 1, noise of variance s2, and each of N x M pairs rated with
     the same probability, a column of the items is found among |O| ratings only if its variance is above
 
         s2 sqrt(N M) / |O| =: s2 t
 
-    (the threshold of a spiked random matrix). Noise has about half of the variance of ratings, s2 = 1/2. All that
-    follows is in units of t, which depends on who rated what, not on the ratings.
+    (the threshold of a spiked random matrix). Noise has about half of the variance of ratings, s2 = 1/2. Everything
+    below is in units of t, which depends on which pairs were rated, not on the ratings.
 
-    ARD: the gamma prior is worth as many rows at zero as the normal-Wishart prior of the same side has. A column is
-    active if its variance is above t / 5. Cumulative shrinkage: the spike is t / 4, and the slab must not become
+    ARD: the gamma prior has the weight of as many rows at zero as the normal-Wishart prior of the same side. A column
+    is active if its variance is above t / 5. Cumulative shrinkage: the spike is t / 4, and the slab must not become
     narrower than the spike: with n rows and the rate n spike / 2 a column becomes a spike where its mean square is
     below about 1.8 spikes, which is near the threshold.
     """
@@ -305,7 +305,7 @@ class Shrinkage(PriorSettings):
         return self.kind if self.max_factors == MOST_FACTORS else f"{self.kind}:max_factors={self.max_factors}"
 
     def bind(self, model: FactorModel, observed: Ratings) -> FactorModel:
-        """The model with columns that shrink: of its items or, where these lie on a sphere, of its users."""
+        """The model with columns that shrink: of its items or, if these are on a sphere, of its users."""
         unit, sphere, n_factors = unit_of(observed), model.item_moves.sphere, model.n_factors
         of_users, of_items = model.user_prior, model.item_prior
         settling = of_users, of_items
@@ -322,7 +322,7 @@ class Shrinkage(PriorSettings):
 
 
 def check_most_factors(most_factors: Any, n_factors: Any) -> None:
-    """The most of what is given says nothing."""
+    """Raise an error for a maximum together with a given number of factors."""
     check_int("most_factors", most_factors, least=1)
     if n_factors != "auto" and most_factors != MOST_FACTORS:
         raise InvalidParameterError(
@@ -339,7 +339,7 @@ def unit_of(observed: Ratings) -> float:
 def shrinking_prior(
     kind: ShrinkageKind, unit: float, n_rows: int, n_factors: int, like: NormalWishartPrior
 ) -> ShrinkingPrior:
-    """That of a side with so many rows, held back as by another prior; means and biases are as that has them."""
+    """The shrinkage prior of a side with `n_rows` rows, of the strength of another prior, with its means and biases."""
     held_back = 0.0 if like.degrees is None else (like.degrees - n_factors) / 2
     if kind == "cumulative":
         spike = SPIKE_SHARE * unit

@@ -1,8 +1,8 @@
-"""Items of a sphere as a population: von Mises-Fisher around a direction, or uniform.
+"""The population of items on a sphere: von Mises-Fisher around a direction, or uniform.
 
     x = radius * direction drawn from vMF(m, k);   d_j ~ N(mean, 1/precision), or the last coordinate of x
 
-The first two moments, by which an item that nobody has rated is predicted, with A = A_P(k) in P dimensions:
+The first two moments, which predict an item without ratings, with A = A_P(k) in P dimensions:
 
     E[x] = q A m,   Cov[x] = q^2 [ (A/k) (I - m m^T) + (1 - A^2 - (P - 1) A/k) m m^T ]
 """
@@ -25,13 +25,13 @@ from tastespace.models.factorization.priors import normal_wishart as normal
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 from tastespace.models.factorization.rows import Factors, Moments, RowPrior
 
-LEAST_VARIANCE = 1e-9  # of a direction, in units of the squared radius: single precision has no less
+LEAST_VARIANCE = 1e-9  # of a direction, in units of the squared radius: the limit of single precision
 LONGEST_MEAN = 1 - 1e-9  # of the radius
 
 
 @dataclass(frozen=True, eq=False)
 class SpherePopulation:
-    """Directions around one; a concentration of 0 is uniform."""
+    """Directions around a mean direction; a concentration of 0 is uniform."""
 
     sphere: Sphere
     direction: DoubleArray  # P: the factors and, on a joint sphere, the bias
@@ -41,7 +41,7 @@ class SpherePopulation:
 
     @classmethod
     def with_mean(cls, sphere: Sphere, mean: DoubleArray, bias_mean: float, bias_precision: float) -> SpherePopulation:
-        """The one with these moments: the length of the mean says how concentrated it is."""
+        """The population with these moments: the length of the mean determines the concentration."""
         whole = np.append(mean, bias_mean) if sphere.has_joint_bias else mean
         length = min(float(np.linalg.norm(whole)) / sphere.radius, LONGEST_MEAN)
         own = (0.0, 0.0) if sphere.has_joint_bias else (bias_mean, bias_precision)
@@ -79,7 +79,7 @@ class SpherePopulation:
 
     @property
     def bias_precision(self) -> float:
-        """On a joint sphere that of the last coordinate, for itself."""
+        """The precision of biases; on a joint sphere the marginal precision of the last coordinate."""
         return 1 / float(self._moments[1][-1, -1]) if self.sphere.has_joint_bias else self.own_bias_precision
 
     def prior(self, dtype: Any) -> RowPrior:
@@ -95,7 +95,7 @@ class SpherePopulation:
         return Factors(rows, normal.draw_biases(n, self.own_bias_mean, self.own_bias_precision, dtype, rng))
 
     def log_density(self, rows: Factors) -> float:
-        """With respect to the area of the sphere."""
+        """The log density of rows with respect to the area of the sphere."""
         n, radius, of_rows = len(self.direction), self.sphere.radius, rows.moments
         density = of_rows.n * (float(log_normaliser(n, self.concentration)) - (n - 1) * log(radius))
         density += self.concentration * float(self.direction @ total_of(of_rows, self.sphere)) / radius
@@ -103,21 +103,21 @@ class SpherePopulation:
 
 
 def total_of(rows: Moments, sphere: Sphere) -> DoubleArray:
-    """The sum of the rows, with their biases where these are on the sphere."""
+    """The sum of the rows, with their biases if these are on the sphere."""
     return np.append(rows.total, rows.bias_total) if sphere.has_joint_bias else rows.total
 
 
-POINTS, ENOUGH = 100, 60  # of a grid, and of those that matter: about eight to a standard deviation
+POINTS, ENOUGH = 100, 60  # of a grid, and of those that matter: about eight per standard deviation
 LEAST, LARGEST = 1e-8, 1e8  # concentrations
 NEGLIGIBLE = 25.0  # below the peak, in logarithms
 
 
 @dataclass(frozen=True)
 class SpherePrior:
-    """Directions around one that is learned, or uniform ones.
+    """The prior of directions: around a learned direction, or uniform.
 
         direction m uniform, concentration k ~ Gamma(shape, rate), or k = 0: uniform items
-        biases as elsewhere, unless they are on the sphere
+        biases as in other priors, unless they are on the sphere
 
     Given rows with the sum S of their directions, R = |S|, the direction integrates out:
 
@@ -163,7 +163,7 @@ class SpherePrior:
             return 0.0
         grid = np.linspace(np.log(LEAST), np.log(LARGEST), POINTS)
         likely = self._log_density_at(grid, n_dimensions, n_rows, length)
-        # What of a grid matters, in smaller steps, until that is most of it.
+        # Refine the part of the grid that matters until it is most of it.
         while len(matters := np.flatnonzero(likely > likely.max() - NEGLIGIBLE)) < ENOUGH:
             grid = np.linspace(grid[max(matters[0] - 1, 0)], grid[min(matters[-1] + 1, POINTS - 1)], POINTS)
             likely = self._log_density_at(grid, n_dimensions, n_rows, length)

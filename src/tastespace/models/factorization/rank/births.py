@@ -1,12 +1,12 @@
 """Births and deaths of factors.
 
-`BlindBirth` draws new columns from the prior, and maps all of them by the Helmert matrix; almost none is accepted where
-there is much to explain. `InformedBirth` draws the column of one side near what the errors ask for, the other side's
-given it exactly, and turns the new factor into a direction at random; its death takes a direction of which there is
-little.
+`BlindBirth` draws new columns from the prior, and maps all of them by the Helmert matrix; almost none is accepted if
+there is much to explain. `InformedBirth` draws the column of one side near what the errors suggest, the other side's
+given it exactly, and rotates the new factor into a random direction; its death removes a direction with little
+variance.
 
-The density of a state does not change when users and items are turned together, (U, V) -> (U Q, V Q) with Q^T Q = I. So
-a map of columns decides only which direction is the last: that which a death takes away.
+The density of a state does not change when users and items are rotated together, (U, V) -> (U Q, V Q) with Q^T Q = I.
+So a map of columns decides only which direction is the last, which a death removes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray
-from tastespace.lazy import sparse
 from tastespace.models.factorization.rank.target import RankState, RankTarget, Side, Which, log_normal
 from tastespace.models.factorization.rows import Factors
 
@@ -30,7 +30,7 @@ ITERATIONS = 10
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """The law of a new column: normals around plus or minus a mean, each sign with probability 1/2."""
+    """The proposal of a new column: normals around plus or minus a mean, each sign with probability 1/2."""
 
     mean: DoubleArray
     precision: DoubleArray
@@ -47,15 +47,15 @@ class Guide:
 
 @dataclass(frozen=True, eq=False)
 class Leftover:
-    """Errors as a sparse matrix, rows those of a and columns those of b, and a guess at one more factor for them.
+    """Errors as a sparse matrix (rows of a, columns of b), and an estimate of one more factor for them.
 
-    By variational Bayes of rank one: of errors e_ij = a_i b_j + noise, with normal a and b, the product of normals of a
-    and of b that is nearest to the posterior has
+    By variational Bayes of rank one: for errors e_ij = a_i b_j + noise, with normal a and b, the closest product of
+    normals to the posterior has
 
         1 / var a_i = lam_a + alpha sum_j E b_j^2,   mean a_i = var a_i alpha sum_j e_ij mean b_j,
 
-    and the same of b: iterated from the leading singular vector of the errors. It is a function of the errors and the
-    precisions alone, so that a death can ask what the birth that it undoes would have drawn.
+    and the same for b: iterated from the leading singular vector of the errors. It is a function of the errors and the
+    precisions alone, so that a death can compute what the reverse birth would have drawn.
     """
 
     errors: Any  # a sparse matrix
@@ -64,10 +64,12 @@ class Leftover:
     @classmethod
     def of(cls, errors: DoubleArray, columns: IntArray, offsets: OffsetArray, n_columns: int) -> Leftover:
         shape = (len(offsets) - 1, n_columns)
-        return cls(*(sparse.csr_matrix((values, columns, offsets), shape) for values in (errors, np.ones(len(errors)))))
+        return cls(
+            *(scipy.sparse.csr_matrix((values, columns, offsets), shape) for values in (errors, np.ones(len(errors))))
+        )
 
     def guide(self, a_precision: float, b_precision: float, noise: float) -> Guide:
-        """What is known of b, a being unknown as well."""
+        """The proposal of b, with a unknown as well."""
         by_column, column_mask = self.errors.T, self.mask.T
         mean, variance = _leading(self.errors, by_column), np.zeros(self.errors.shape[1])
         precision = np.full(self.errors.shape[1], b_precision)
@@ -79,14 +81,14 @@ class Leftover:
         return Guide(mean, precision)
 
     def given(self, b: DoubleArray, a_precision: float, noise: float) -> tuple[DoubleArray, DoubleArray]:
-        """Mean and precision of the normals that a has, given b: exactly."""
+        """Exact mean and precision of the normals of a, given b."""
         precision = a_precision + noise * (self.mask @ b**2)
         return noise * (self.errors @ b) / precision, precision
 
 
 def _leading(errors: Any, by_column: Any) -> DoubleArray:
     """The leading right singular vector by the power method, of length sqrt(its singular value)."""
-    # Any start does that is no function of chance, and not at a right angle to what is sought.
+    # Any deterministic start will do that is not orthogonal to the solution.
     found: DoubleArray = np.asarray(by_column @ np.cos(np.arange(errors.shape[0])))
     value = 0.0
     for _ in range(POWER_STEPS):
@@ -101,7 +103,7 @@ def _leading(errors: Any, by_column: Any) -> DoubleArray:
 
 
 def helmert(n: int) -> DoubleArray:
-    """The orthogonal matrix whose first row is even, and whose row i (from 1 on) sets entry i against those before.
+    """The orthogonal matrix with a constant first row, whose row i (from 1) contrasts entry i with those before.
 
     Row i is (1, ..., 1, -i, 0, ..., 0) / sqrt(i (i + 1)); Dey and Jhamb 2018, section 3.2, call it Gram-Chalier.
     """
@@ -117,7 +119,7 @@ def reflection(direction: DoubleArray) -> DoubleArray:
     n = len(direction)
     normal = direction - np.eye(n)[-1]
     square = float(normal @ normal)
-    # Of a vector that is the axis already there is nothing to exchange.
+    # The vector is the axis already.
     return np.eye(n) if square < 1e-300 else np.eye(n) - 2 * np.outer(normal, normal) / square
 
 
@@ -136,26 +138,26 @@ def log_direction(inverse: DoubleArray, direction: DoubleArray) -> float:
 
 
 def spare_directions(users: AnyFloats, items: AnyFloats, power: float) -> DoubleArray:
-    """The matrix of the law that prefers directions of which there is little: those that a death should try.
+    """The matrix of a distribution that prefers directions with little variance, for deaths.
 
-    (A / tr A + B / tr B)^power of the Gram matrices of both sides: it turns as the factors are turned.
+    (A / tr A + B / tr B)^power of the Gram matrices of both sides: it rotates with the factors.
     """
     total = np.zeros((users.shape[1], users.shape[1]))
     for factors in (users, items):
         gram = factors.T @ factors
         total += gram / np.trace(gram)
     values, vectors = np.linalg.eigh(total)
-    # Rounded to nothing or below, a direction would be certain, and its density no number.
+    # Rounded to zero or below, a direction would be certain, and its density NaN.
     values = np.maximum(values, 1e-6 * values[-1]) ** power
     return np.asarray((vectors * values) @ vectors.T)
 
 
-POWER = 4.0  # of the preference for directions of which there is little: chosen for acceptance on made-up ratings
+POWER = 4.0  # of the preference for directions with little variance: chosen for acceptance on synthetic ratings
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """New columns of both sides, and the direction that a single one is turned into."""
+    """New columns of both sides, and the direction that a single one is rotated into."""
 
     users: DoubleArray  # N x d
     items: DoubleArray  # M x d
@@ -163,7 +165,7 @@ class Columns:
 
     @classmethod
     def of(cls, state: RankState, first: int, *direction: DoubleArray) -> Columns:
-        """Those from the first on."""
+        """The columns from `first` on."""
         users, items = (side.factors[:, first:].astype(np.float64, copy=False) for side in (state.users, state.items))
         return cls(users, items, *direction)
 
@@ -200,7 +202,7 @@ class BlindBirth:
         return state.widened(up.users, up.items).turned(helmert(state.rank + self.columns)), None, 0.0
 
     def draw_down(self, state: RankState, rng: Generator) -> None:
-        """There is nothing to be drawn: the last columns go."""
+        """Nothing is drawn: the last columns are removed."""
 
     def log_down(self, state: RankState, down: None) -> float:
         return 0.0
@@ -212,7 +214,7 @@ class BlindBirth:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What a state leaves unexplained, and where a new factor would be."""
+    """The errors of a state, and the proposal of a new factor."""
 
     leftover: Leftover  # rows are those of the longer side
     guide: Guide  # of the shorter column
@@ -222,7 +224,7 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False)
 class _OneFactor:
-    """Jumps between k and k + 1 factors, of which a death takes a direction of which there is little."""
+    """Jumps between k and k + 1 factors, whose death removes a direction with little variance."""
 
     target: RankTarget
     power: float = field(default=POWER, kw_only=True)
@@ -239,12 +241,12 @@ class _OneFactor:
 
 @dataclass(frozen=True, eq=False)
 class InformedBirth(_OneFactor):
-    """The shorter column b from its guide, the longer a | b exactly, then a turn into any direction.
+    """The shorter column b from its proposal, the longer a | b exactly, then a rotation into any direction.
 
-    A death draws the direction from the law of `spare_directions`; turned to be the last axis, it is cut off.
+    A death draws the direction from the law of `spare_directions`; rotated to the last axis, it is removed.
     """
 
-    # A jump asks twice about the same state.
+    # A jump needs it twice for the same state.
     known: WeakKeyDictionary[RankState, Knowledge] = field(default_factory=WeakKeyDictionary, repr=False)
 
     name = "informed births"
@@ -259,7 +261,7 @@ class InformedBirth(_OneFactor):
         return Columns(users[:, None], items[:, None], direction)
 
     def log_up(self, state: RankState, up: Columns) -> float:
-        """log q(b) + log p(a | b); any direction is as likely as another."""
+        """log q(b) + log p(a | b); all directions are equally likely."""
         known = self._known(state)
         users, items = up.users[:, 0], up.items[:, 0]
         a, b = (users, items) if self._items_are_shorter else (items, users)
@@ -282,7 +284,7 @@ class InformedBirth(_OneFactor):
 
     @property
     def _items_are_shorter(self) -> bool:
-        """The guide knows b only roughly, a is drawn exactly: let b be the side with fewer rows."""
+        """Whether b is the items: its proposal is only approximate, so b is the side with fewer rows."""
         return self.target.n_items <= self.target.n_users
 
     def _known(self, state: RankState) -> Knowledge:
@@ -298,13 +300,13 @@ class InformedBirth(_OneFactor):
 
 @dataclass(frozen=True, eq=False)
 class AnnealedBirth(_OneFactor):
-    """The bridge between k and k + 1 factors: the new one, the last column, comes in little by little.
+    """The bridge between k and k + 1 factors: the new one, the last column, is added gradually.
 
-    All others make room for it on the way:
+    All others adapt to it on the way:
 
         r_t = p_T(U, V, a, b) with the errors of U V^T + gamma_t a b^T,   gamma_t = t / n
 
-    At gamma = 0 the new columns a, b have no effect and are those of the prior; at gamma = 1 they are a factor like any
+    At gamma = 0 the new columns a, b have no effect and follow the prior; at gamma = 1 they are a factor like any
     other. In between rows are drawn by the same kernel, with the column of the other side times gamma.
     """
 
@@ -338,13 +340,13 @@ class AnnealedBirth(_OneFactor):
         return state
 
     def left(self, state: RankState, rng: Generator) -> tuple[RankState, float]:
-        """Turned into any direction; a death would have to find it."""
+        """The state rotated into any direction, and the log density of the direction in a death."""
         direction = draw_direction(np.eye(state.rank), rng)
         turned = state.turned(reflection(direction))
         return turned, log_direction(self._spare(turned), direction)
 
     def entered(self, state: RankState, rng: Generator) -> tuple[RankState, float]:
-        """A direction of which there is little turned to be the last."""
+        """The state with a direction of little variance rotated to the last axis."""
         law = self._spare(state)
         direction = draw_direction(law, rng)
         return state.turned(reflection(direction)), log_direction(law, direction)

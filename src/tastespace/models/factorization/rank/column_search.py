@@ -1,10 +1,10 @@
-"""How many columns: a short chain whose columns come and go, before the chains that count.
+"""The number of columns, by a short chain whose columns are added and dropped, before the main chains.
 
-From many columns on, each sweep drops those that have become next to nothing, all but one, and adds one if there is
-none such (Legramanti et al. 2020, algorithm 2, which never ends adapting but does so ever less often; here it ends).
-Where a prior adds none, as ARD, all are dropped.
+Starting from many columns, each sweep drops the negligible ones, all but one, and adds one if there is none (Legramanti
+et al. 2020, algorithm 2, which never stops adapting but does so ever less often; here it stops). With a prior that adds
+none, such as ARD, all are dropped.
 
-A change of the number of columns leaves no distribution alone: nothing of this chain is kept but the count.
+Changing the number of columns leaves no distribution invariant: only the count of this chain is kept.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tastespace.models.factorization.priors.shrinkage import ShrinkingPrior
 from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer
 
-COLUMNS = "columns"  # that there were in a sweep, of use or not
+COLUMNS = "columns"  # in a sweep, in use or not
 SWEEPS = 50  # of the search
-COUNTED = 25  # of them, the last: by then columns have come and gone
+COUNTED = 25  # the last of them, after the number of columns has adapted
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class ColumnSearch:
 
 @dataclass(frozen=True, eq=False)
 class RankSearch:
-    """What a search has seen, a sweep each."""
+    """The path of a search, one entry per sweep."""
 
     columns: NDArray[np.int64]
     active: NDArray[np.int64]
@@ -89,7 +89,7 @@ class RankSearch:
 
     @classmethod
     def found_in(cls, trace: Trace) -> RankSearch | None:
-        """The one that chains had before them, if they had."""
+        """The search before the chains of a trace, if there was one."""
         if trace.rank_search is None:
             return None
         columns, active = trace.rank_search.astype(np.int64)
@@ -101,12 +101,12 @@ class RankSearch:
 
     @property
     def wanted_columns(self) -> int:
-        """Columns with one to spare, so that chains can say that one more was of use, if there may be one."""
+        """Columns with one to spare, if allowed, so that chains can show whether one more is useful."""
         return min(self.n_factors + 1, self.max_columns)
 
     @property
     def n_factors(self) -> int:
-        """The number of columns of use that was seen most often in the end; at least 1."""
+        """The most frequent number of columns in use at the end; at least 1."""
         return max(1, most_frequent(self.active[-COUNTED:]))
 
 
@@ -129,18 +129,18 @@ def search(
 
 
 def most_columns(wanted: int, observed: Ratings) -> int:
-    """That there can be: a matrix has no higher rank than rows or columns."""
+    """The maximum number of columns: the rank of a matrix is at most its number of rows or columns."""
     return min(wanted, observed.n_users, observed.n_items)
 
 
 def most_frequent(counts: NDArray[np.int64]) -> int:
-    """The lesser of those that are as frequent."""
+    """The most frequent count; the smallest in case of ties."""
     values, times = np.unique(counts, return_counts=True)
     return int(values[np.argmax(times)])
 
 
 def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingPrior, populations.Population]:
-    """The prior of the side whose columns shrink, and what it has drawn."""
+    """The prior of the side whose columns shrink, and its current population."""
     of_users, of_items = sweep.model.user_prior.columns, sweep.model.item_prior.columns
     if of_users is not None:
         return of_users, state.user_population
@@ -151,7 +151,7 @@ def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingPrior, po
 def _grown(
     users: Factors, items: Factors, sphere: populations.Sphere | None, least: float, rng: Generator
 ) -> tuple[Factors, Factors]:
-    """Both sides with one more column, next to nothing on the side that shrinks."""
+    """Both sides with one more column, negligible on the side that shrinks."""
     of_users, of_items = 1.0, sqrt(least)
     if sphere is not None:
         of_users, of_items = sqrt(least), sphere.radius / sqrt(users.factors.shape[1] + 1)
@@ -159,7 +159,7 @@ def _grown(
 
 
 def _back_on(sphere: populations.Sphere, users: Factors, items: Factors) -> tuple[Factors, Factors]:
-    """Items of the right length, and users as much shorter as the items became longer, by and large."""
+    """Items scaled to the sphere, and users scaled inversely, on average."""
     there = populations.on_sphere(items, sphere)
     before, after = (float(np.trace(points.moments.gram)) for points in (items, there))
     shrunk = users.factors * users.factors.dtype.type(sqrt(before / after) if after > 0 else 1.0)
@@ -167,7 +167,7 @@ def _back_on(sphere: populations.Sphere, users: Factors, items: Factors) -> tupl
 
 
 def _kept(active: BoolArray, variances: DoubleArray, spares: int) -> NDArray[np.intp]:
-    """The columns that stay, the widest first; those that are next to nothing last, if any. One always does."""
+    """The columns that stay, at least one: the widest first, negligible ones last."""
     by_width = np.argsort(-variances, kind="stable")
     of_use, others = by_width[active[by_width]], by_width[~active[by_width]]
     return np.concatenate([of_use, others[: max(spares, int(not len(of_use)))]])
@@ -185,12 +185,12 @@ def _with_column(points: Factors, sd: float, rng: Generator) -> Factors:
 
 @dataclass(frozen=True, eq=False)
 class FoundRank:
-    """The number of factors that was found, and how certain that is."""
+    """The number of factors that was found, and its uncertainty."""
 
-    n_factors: int  # of use: most often, over all sweeps after the warm-up
-    columns: int  # that the draws have
-    posterior: Mapping[int, float]  # share of these sweeps by number; one with probability 1 where nothing shrinks
-    search: RankSearch | None  # how many columns to take
+    n_factors: int  # in use: most frequent over all sweeps after the warm-up
+    columns: int  # in the draws
+    posterior: Mapping[int, float]  # share of these sweeps by number; one with probability 1 if nothing shrinks
+    search: RankSearch | None  # how the number of columns was chosen
 
     def to_dict(self) -> dict[str, Any]:
         """The result for JSON."""
@@ -205,7 +205,7 @@ class FoundRank:
 
 
 def found_rank(columns: int, trace: Trace | None) -> FoundRank:
-    """The rank that was found, from what was watched of chains whose draws have so many columns."""
+    """The rank found, from the trace of chains whose draws have this number of columns."""
     if trace is None or ACTIVE not in trace.quantities:
         return FoundRank(columns, columns, {columns: 1.0}, None)
     counted = np.rint(trace.quantities[ACTIVE][:, trace.warmup :]).astype(np.int64)

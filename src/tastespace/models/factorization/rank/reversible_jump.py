@@ -1,9 +1,9 @@
-"""Choosing a rank by reversible jumps: what there is to set, and what comes out.
+"""The choice of a rank by reversible jumps: settings and results.
 
-The chain: sweeps that keep the rank, jumps that change it, a temperature, and hyper-parameters on their way.
+The chain has sweeps that keep the rank, jumps that change it, a temperature, and hyper-parameters that are tuned.
 
-First it cools down to T = 1; there hyper-parameters are tuned, and then kept; the draws that follow are those of the
-posterior; at last, if wanted, it cools on towards 0, which only optimises.
+First it cools down to T = 1; there hyper-parameters are tuned, and then fixed; the draws that follow are those of the
+posterior; finally, if requested, it cools towards 0, which only optimises.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from tastespace.inference.samplers.annealing import Cooling, Geometric
 from tastespace.inference.samplers.reversible_jump import Bridge, Jumped, MovePair, bridged_jump, jump
 from tastespace.inference.samplers.stochastic_approximation import Adam, Memory
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_declared, check_int
 from tastespace.models.factorization.rank import target as rank_target
 from tastespace.models.factorization.rank.births import AnnealedBirth, BlindBirth, InformedBirth
 from tastespace.models.factorization.rows import Factors, score_pairs
+from tastespace.parameters import check_declared, check_int
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
 
-LOWEST, HIGHEST = np.log(1e-4), np.log(1e8)  # of ratings that have no errors the precision of the noise has no maximum
+LOWEST, HIGHEST = np.log(1e-4), np.log(1e8)  # if ratings have no errors, the precision of the noise has no maximum
 
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """Hyper-parameters by empirical Bayes, while the chain runs at T = 1: what Adam remembers, and the mean so far.
+    """Hyper-parameters by empirical Bayes, while the chain runs at T = 1: the state of Adam, and the mean so far.
 
     With n entries of precision lam and sum of squares S, d log p / d log lam = n / 2 - lam S / (2 T), whose information
     is n / 2: the gradient in units of that is 1 - lam S / (T n). Dey and Jhamb 2018 (eq. 10) leave out the first term,
     so that every precision can only fall. Only the product lam_u lam_v is identified: the two are one parameter here.
 
     At a temperature T the maximum is at T times the precisions of T = 1, for p_T with precisions lam is p_1 with
-    lam / T: tuning would undo the temperature. So precisions are tuned at T = 1 only, and stay as they are when it is
-    hotter or colder.
+    lam / T: tuning would undo the temperature. So precisions are tuned only at T = 1, and are fixed at other
+    temperatures.
     """
 
     memory: Memory = field(default_factory=lambda: Memory.none(4))
@@ -53,18 +53,18 @@ class Tuning:
 
 
 def logarithms(precisions: rank_target.Precisions) -> DoubleArray:
-    """The logarithms of what is tuned: precisions of factors, noise, and biases of users and items."""
+    """The logarithms of the tuned precisions: of factors, noise, and biases of users and items."""
     return np.log([precisions.users, precisions.noise, precisions.user_biases, precisions.item_biases])
 
 
 def precisions_of(logs: DoubleArray) -> rank_target.Precisions:
-    """The other way."""
+    """The precisions from their logarithms."""
     factors, noise, of_users, of_items = (float(value) for value in np.exp(np.clip(logs, LOWEST, HIGHEST)))
     return rank_target.Precisions(factors, factors, noise, of_users, of_items)
 
 
 def gradient(target: rank_target.RankTarget, state: rank_target.RankState) -> DoubleArray:
-    """The gradient of log p_T by the logarithms, over their information; 0 for biases that are not there."""
+    """The gradient of log p_T by the logarithms, divided by their information; 0 for missing biases."""
     users, items, own = state.users, state.items, state.precisions
     entries: list[tuple[float, int, list[AnyFloats | None]]] = [
         (own.users, (target.n_users + target.n_items) * state.rank, [users.factors, items.factors]),
@@ -91,7 +91,7 @@ def tuned(
 
 
 def with_tuned_mean(state: rank_target.RankState, tuning: Tuning) -> rank_target.RankState:
-    """The mean of the later steps, for good."""
+    """The state with the mean of the later steps."""
     return state if tuning.n == 0 else replace(state, precisions=precisions_of(tuning.total / tuning.n))
 
 
@@ -101,7 +101,7 @@ COLDEST = 1e-3
 
 @dataclass(frozen=True)
 class Plan:
-    """How many steps of what."""
+    """The numbers of steps of each phase."""
 
     cooling: Cooling
     warmup: int  # down to T = 1
@@ -114,7 +114,7 @@ class Plan:
         if not isclose(end, 1, rel_tol=1e-9):
             raise InvalidParameterError(
                 f"the temperature after the {self.warmup} steps of the warm-up is {end:g}; expected a cooling that has "
-                "come to 1 by then (and stays there): the posterior over the rank is read at T = 1"
+                "reached 1 by then (and stays there): the posterior over the rank is read at T = 1"
             )
 
     @property
@@ -136,13 +136,13 @@ class Plan:
         return self.warmup <= step < self.before_draws
 
     def averages(self, step: int) -> bool:
-        """Whether what is tuned at this step counts for the mean."""
+        """Whether the tuned values of this step count for the mean."""
         return step >= self.warmup + self.tuning // 2
 
 
 @dataclass(frozen=True, eq=False)
 class Walker:
-    """A chain on its way."""
+    """The state of a running chain."""
 
     state: rank_target.RankState
     tuning: Tuning
@@ -157,12 +157,12 @@ class JumpSampler:
     target: rank_target.RankTarget
     pairs: Sequence[MovePair[rank_target.RankState, Any, Any]]
     within: rank_target.WithinMove
-    bridge: Bridge[rank_target.RankState] | None  # gone over once a step at T = 1, where there is one
+    bridge: Bridge[rank_target.RankState] | None  # tried once per step at T = 1, if there is one
     plan: Plan
     unit: float  # of the figures: the scale of the ratings
 
     def init(self, rng: Generator) -> Walker:
-        """Few factors, of small random rows, and no biases."""
+        """Few factors with small random rows, and no biases."""
         rank = min(self.settings.start_rank, self.target.max_rank)
 
         def points(n: int) -> Factors:
@@ -183,7 +183,7 @@ class JumpSampler:
         for _ in range(self.settings.jumps):
             tried.append(jump(self.pairs, self.target.log_density, now, rng))
             now = tried[-1].state
-        if self.bridge is not None and now.temperature == 1:  # too slow for where nothing is read
+        if self.bridge is not None and now.temperature == 1:  # too slow for phases without draws
             tried.append(bridged_jump(self.bridge, now, rng))
             now = tried[-1].state
         figures = self._figures(now, tried)
@@ -194,7 +194,7 @@ class JumpSampler:
     def _figures(self, state: rank_target.RankState, tried: Sequence[Jumped[rank_target.RankState]]) -> Stats:
         n, own = len(self.target.observed), state.precisions
         squares = self.target.squares(state)
-        # Energy over alpha / 2 a rating: the loss as Dey and Jhamb (2018) write it, in units of ratings.
+        # Energy over alpha / 2 per rating: the loss as Dey and Jhamb (2018) write it, in units of ratings.
         loss = 2 * self.target.loss(state) / (own.noise * n) if own.noise > 0 else 0.0
         went = {up: [jumped.acceptance for jumped in tried if jumped.went_up is up] for up in (True, False)}
         return {
@@ -215,16 +215,16 @@ WithinName = Literal["gibbs", "heavy-tailed"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReversibleJump:
-    """The number of factors as one of the unknowns: reversible jumps inside simulated annealing.
+    """Infer the number of factors: reversible jumps inside simulated annealing.
 
     A chain starts hot and with `start_rank` factors, cools to temperature 1 in `warmup` steps (`cooling`), tunes the
-    precisions of factors, noise and biases by empirical Bayes for `tuning` steps, and then draws the rank with all
-    else, `draws` times. A `quench` of so many steps then cools on, towards the least loss. A step is `sweeps` of moves
-    that keep the rank, "gibbs" or "heavy-tailed", and `jumps`, with births that are "informed" or "blind".
+    precisions of factors, noise and biases by empirical Bayes for `tuning` steps, and then draws the rank together with
+    everything else, `draws` times. A `quench` of this number of steps then cools further, towards the minimum of the
+    loss. A step is `sweeps` of moves that keep the rank, "gibbs" or "heavy-tailed", and `jumps`, with births that are
+    "informed" or "blind".
 
-    With births that are "annealed", a step at temperature 1 has besides one try by way of a bridge of `bridge` sweeps,
-    in which the new factor comes in little by little: slow, but it leads on where ratings are so many that no single
-    jump is accepted any longer.
+    With births that are "annealed", a step at temperature 1 also has one try by a bridge of `bridge` sweeps, in which
+    the new factor is added gradually: slow, but it works with so many ratings that no single jump is accepted any more.
     """
 
     births: BirthName = "informed"
@@ -241,13 +241,13 @@ class ReversibleJump:
     bridge: int = 100
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Raise an error for invalid parameters."""
         check_declared(self)
         for name in ("warmup", "tuning", "draws", "quench", "sweeps", "jumps", "start_rank", "bridge"):
             check_int(name, getattr(self, name), least=0 if name in ("warmup", "tuning", "quench") else 1)
 
     def plan(self) -> Plan:
-        """How many steps of what, at which temperatures."""
+        """The numbers of steps of each phase, and the temperatures."""
         self.check()
         cooling = self.cooling
         if cooling is None:
@@ -264,14 +264,14 @@ class ReversibleJump:
         threads: int = 1,
         observer: Observer = silent,
     ) -> JumpRun:
-        """The posterior over the rank given these ratings, and what it predicts for the pairs that are `asked`."""
+        """The posterior over the rank given these ratings, and its predictions for the pairs `asked`."""
         plan = self.plan()
         check_int("max_rank", max_rank, least=1)
         if not observed.standard_deviation:
             raise DataError(
                 f"all ratings are {observed.values[0]:g}: there is nothing to factor", expected="ratings that differ"
             )
-        # A matrix has no more factors than rows or columns.
+        # The rank is at most the number of rows or columns.
         max_rank = min(max_rank, observed.n_users, observed.n_items)
         target = rank_target.RankTarget.of(observed, max_rank)
         bridge = AnnealedBirth(target, threads, self.bridge) if self.births == "annealed" else None
@@ -292,20 +292,20 @@ class ReversibleJump:
     def _pairs(self, target: rank_target.RankTarget) -> Sequence[MovePair[rank_target.RankState, Any, Any]]:
         if self.births != "blind":
             return [InformedBirth(target)]
-        # k' is uniform on 1 ... k_max: any difference as often as another, and none beyond the ends.
+        # k' is uniform on 1 ... k_max: all differences are equally likely, and none goes beyond the ends.
         return [BlindBirth(target, columns) for columns in range(1, max(target.max_rank, 2))]
 
 
 @dataclass(frozen=True, eq=False)
 class JumpRun:
-    """What a chain found."""
+    """The result of a chain."""
 
     ranks: IntArray  # of the draws at T = 1
     max_rank: int
-    trace: Mapping[str, DoubleArray]  # one entry a step, of all phases
+    trace: Mapping[str, DoubleArray]  # one entry per step, of all phases
     plan: Plan
     precisions: rank_target.Precisions
-    predicted: FloatArray | None  # the posterior mean of each pair asked
+    predicted: FloatArray | None  # the posterior mean of each queried pair
 
     @property
     def posterior(self) -> dict[int, float]:
@@ -315,19 +315,19 @@ class JumpRun:
 
     @property
     def rank(self) -> int:
-        """The most frequent; of equals the smallest."""
+        """The most frequent rank; the smallest in case of ties."""
         posterior = self.posterior
         return max(posterior, key=lambda rank: (posterior[rank], -rank))
 
     @property
     def cooled_rank(self) -> int | None:
-        """Where cooling to nearly 0 ended, which only optimises."""
+        """The rank at the end of cooling to nearly 0, which only optimises."""
         return int(self.trace["rank"][-1]) if self.plan.quench else None
 
 
 @dataclass(eq=False)
 class _Predictions:
-    """Adds up what draws predict, so that none has to be kept."""
+    """Sums the predictions of draws, so that none has to be kept."""
 
     observed: Ratings
     asked: tuple[IntArray, IntArray] | None
@@ -345,7 +345,7 @@ class _Predictions:
         return state.rank
 
     def mean(self) -> FloatArray | None:
-        """In units of the ratings, within their range."""
+        """The mean predictions in units of the ratings, within their range."""
         if self.asked is None:
             return None
         mean = self.observed.mean + self.observed.standard_deviation * self.total / self.n

@@ -1,4 +1,4 @@
-"""What is jumped in: users and items with k factors, k unknown.
+"""The target of reversible jumps: users and items with k factors, k unknown.
 
     rating = g + scale (c_i + d_j + u_i . v_j + noise),   noise ~ N(0, 1 / alpha)
     entries of u_i ~ N(0, 1 / lam_u), of v_j ~ N(0, 1 / lam_v), c_i ~ N(0, 1 / lam_c), d_j ~ N(0, 1 / lam_d)
@@ -9,8 +9,8 @@ At temperature T every precision is divided by T:
     log p_T(k, U, V, c, d) = -alpha / (2 T) sum e^2 + k N / 2 log(lam_u / (2 pi T)) - lam_u / (2 T) |U|^2
                              + (the same of V, c and d) - log k_max
 
-The normalisers depend on k: without them each new factor is a gift, or a fine, of (lam / (2 pi T))^((N + M) / 2)
-(Dey and Jhamb 2018, eq. 6, have none). The one of the noise does not, but is there as well.
+The normalisers depend on k: without them each new factor would change the density by (lam / (2 pi T))^((N + M) / 2)
+(Dey and Jhamb 2018, eq. 6, have none). That of the noise does not, but is included as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Precisions:
 
     users: float = 1.0  # lam_u
     items: float = 1.0  # lam_v
-    noise: float = 2.0  # alpha; 0 for a likelihood that says nothing
+    noise: float = 2.0  # alpha; 0 for a constant likelihood
     user_biases: float = 4.0  # lam_c
     item_biases: float = 4.0  # lam_d
 
@@ -48,7 +48,7 @@ class Precisions:
 
 @dataclass(frozen=True, eq=False)
 class RankState:
-    """One point of one of the spaces, and how hot it is there."""
+    """A point of one of the spaces, and the temperature."""
 
     users: Factors
     items: Factors
@@ -65,7 +65,7 @@ class RankState:
         return self.precisions.at(self.temperature)
 
     def with_factors(self, users: AnyFloats, items: AnyFloats) -> RankState:
-        """Other factors, and as many as there are columns; the biases stay."""
+        """The state with other factors, whose columns give the rank; the biases stay."""
         users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
         return replace(self, users=Factors(users, self.users.bias), items=Factors(items, self.items.bias))
 
@@ -74,7 +74,7 @@ class RankState:
         return self.with_factors(self.users.factors @ matrix, self.items.factors @ matrix)
 
     def widened(self, users: DoubleArray, items: DoubleArray) -> RankState:
-        """The state with more columns, behind those there are."""
+        """The state with more columns, after the existing ones."""
         return self.with_factors(np.hstack([self.users.factors, users]), np.hstack([self.items.factors, items]))
 
     def narrowed(self, rank: int) -> RankState:
@@ -82,7 +82,7 @@ class RankState:
         return self.with_factors(self.users.factors[:, :rank], self.items.factors[:, :rank])
 
     def blocks(self, precisions: Precisions) -> list[tuple[float, AnyFloats]]:
-        """What is normal around 0, each with its precision among these."""
+        """The blocks that are normal around 0, each with its precision."""
         found = [
             (precisions.users, self.users.factors),
             (precisions.items, self.items.factors),
@@ -101,7 +101,7 @@ class RankTarget:
 
     @classmethod
     def of(cls, ratings: Ratings, max_rank: int) -> RankTarget:
-        """In double, centred, in units of the standard deviation of the ratings."""
+        """The target for ratings, in double, centred, in units of their standard deviation."""
         offset, scale = ratings.mean, ratings.standard_deviation or 1.0
         return cls(Observations.of(ratings, np.float64, offset, scale), max_rank)
 
@@ -114,7 +114,7 @@ class RankTarget:
         return len(self.observed.by_item.offsets) - 1
 
     def errors(self, state: RankState) -> DoubleArray:
-        """What is left of each rating, in the order of the users."""
+        """The error of each rating, in the order of the users."""
         side = self.observed.by_user
         standard = (side.targets - side.offset) / side.scale
         return np.asarray(standard - row_scores(side, state.users, state.items), np.float64)
@@ -135,7 +135,7 @@ class RankTarget:
         return density - log(self.max_rank)
 
     def loss(self, state: RankState) -> float:
-        """The energy: what a cooling chain brings down, the same at every temperature."""
+        """The energy, which a cooling chain lowers; the same at every temperature."""
         parts = [precision * _square(values) for precision, values in state.blocks(state.precisions)]
         return 0.5 * sum(parts, state.precisions.noise * self.squares(state))
 
@@ -154,7 +154,7 @@ Which = Literal["users", "items"]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of a state, as its rows are given the other."""
+    """One side of a state, given the other."""
 
     axis: Axis
     block: RatingBlock
@@ -166,7 +166,7 @@ class Side:
 
     @classmethod
     def of(cls, target: RankTarget, state: RankState, which: Which, other: Factors | None = None) -> Side:
-        """Given the other side of the state, or another one in its place."""
+        """One side given the other side of the state, or given `other` instead."""
         own, observed, users, items = state.tempered, target.observed, state.users, state.items
         if which == "users":
             return cls("user", observed.by_user, users, other or items, own.users, own.user_biases, own.noise)
@@ -179,7 +179,7 @@ class Side:
         return draw_rows(GivenRows(self.axis, self.block, self.rows, self.other, threads, self.noise), prior, rng)[0]
 
     def spread(self) -> DoubleArray:
-        """About the conditional standard deviation of an entry of each row."""
+        """The approximate conditional standard deviation of an entry of each row."""
         square = np.mean(self.other.factors**2, axis=1)
         information: DoubleArray = row_sums(self.block, square[self.block.columns])
         return np.asarray(1 / np.sqrt(self.precision + self.noise * information))
@@ -191,7 +191,7 @@ class Side:
 
     def log_density(self, rows: Factors) -> DoubleArray:
         """The log density of each row given the other side, up to a constant."""
-        with np.errstate(over="ignore", invalid="ignore"):  # A Cauchy step may leave the numbers: it is not taken.
+        with np.errstate(over="ignore", invalid="ignore"):  # A Cauchy step may overflow: it is rejected.
             energy = self.noise * squared_errors(self.block, rows, self.other)
             energy = energy + self.precision * np.einsum("nd,nd->n", rows.factors, rows.factors)
             if rows.bias is not None:
@@ -200,7 +200,7 @@ class Side:
 
 
 class WithinMove(ABC):
-    """A move that leaves the density of a state alone, and its rank: all items given the users, then all users."""
+    """A move of fixed rank that leaves the density of a state invariant: all items given the users, then all users."""
 
     def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
         state = replace(state, items=self.rows(Side.of(target, state, "items"), rng))
@@ -213,7 +213,7 @@ class WithinMove(ABC):
 
 @dataclass(frozen=True)
 class GibbsRows(WithinMove):
-    """Rows from their conditional distribution: at temperature T with every precision over T."""
+    """Gibbs draws of rows: at temperature T with every precision divided by T."""
 
     threads: int = 1
 
@@ -223,11 +223,11 @@ class GibbsRows(WithinMove):
 
 @dataclass(frozen=True)
 class HeavyTailedWalk(WithinMove):
-    """Each row proposes a step with Student's t tails (1 degree of freedom: Cauchy), and takes or leaves it alone.
+    """Each row proposes a step with Student's t tails (1 degree of freedom: Cauchy), accepted row by row.
 
-    The step does not depend on where the row is, so that it is as likely back: the ratio is that of the densities. Rows
-    of one side are independent given the other, each has its own decision. `scale` is in units of the conditional
-    spread of an entry, which depends on the other side only.
+    The step does not depend on the row, so the proposal is symmetric: the ratio is that of the densities. Rows of one
+    side are independent given the other, so each is accepted on its own. `scale` is in units of the conditional spread
+    of an entry, which depends on the other side only.
     """
 
     degrees: float = 1.0
@@ -244,7 +244,7 @@ class HeavyTailedWalk(WithinMove):
         return proposed.where(np.log(rng.random(len(log_ratio))) < log_ratio, now)
 
     def steps(self, spread: DoubleArray, n_columns: int, rng: Generator) -> DoubleArray:
-        """A multivariate t a row: a normal over the root of a chi-square that all entries of the row share."""
+        """A multivariate t per row: a normal over the root of a chi-square shared by all entries of the row."""
         shared = np.sqrt(rng.chisquare(self.degrees, len(spread)) / self.degrees)
         return np.asarray(
             self.scale * (spread / np.maximum(shared, 1e-100))[:, None] * rng.standard_normal((len(spread), n_columns))
@@ -255,7 +255,7 @@ WITHIN: dict[str, WithinMove] = {"gibbs": GibbsRows(), "heavy-tailed": HeavyTail
 
 
 def within_move(name: str, threads: int) -> WithinMove:
-    """The move of this name."""
+    """The move with this name."""
     if name not in WITHIN:
         raise InvalidParameterError(f"within is {name!r}; expected one of {', '.join(map(repr, WITHIN))}")
     return GibbsRows(threads) if name == "gibbs" else WITHIN[name]

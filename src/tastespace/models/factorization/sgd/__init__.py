@@ -1,1 +1,5 @@
-"""Matrix factorization by gradient descent; begin with pmf.py."""
+"""Matrix factorization by gradient descent.
+
+Begin with `pmf.py`; `descent.py` is the transition, `blocks.py` the ratings it visits, from memory or from a file. May
+import `als/` and `empirical_bayes/`.
+"""

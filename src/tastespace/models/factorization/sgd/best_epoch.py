@@ -13,12 +13,12 @@ from tastespace.inference.transition import Measured, Stats, Transition
 from tastespace.models.factorization.sgd.descent import TAKEN_BACK, DescentState
 from tastespace.progress import Observer
 
-TOO_FAR = 3.0  # a loss so many times the least one so far, and above that of the start, does not come back
+TOO_FAR = 3.0  # a loss this many times the smallest one so far, and above that of the start, counts as diverged
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Where a run is, and where it was best; epoch 0 is the start."""
+    """The current state of a run and its best one; epoch 0 is the start."""
 
     now: DescentState
     best: DescentState
@@ -30,11 +30,11 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class KeepingBest:
-    """A transition that remembers the state where a figure was least, the start included.
+    """A transition that remembers the state with the smallest figure, the start included.
 
     `measures` are figures of a state, which are added to those of the step that led there; `figure` is the name of one
-    of them: what a step says itself was met on the way, and belongs to no state. None keeps whatever is last. A state
-    that is not sound is never the best, however well it may happen to predict.
+    of them: figures of the step itself are collected on the way, and belong to no state. None keeps the last state. A
+    state that is not sound is never the best, even if it happens to predict well.
     """
 
     inner: Transition[DescentState]
@@ -52,7 +52,7 @@ class KeepingBest:
         epoch, first = state.epoch + 1, state.first_loss
         if self.figure is None:
             return Kept(now, now, first, epoch, epoch), stats
-        figure, is_near = stats[self.figure], stats["loss"] <= TOO_FAR * first  # never where it is no number
+        figure, is_near = stats[self.figure], stats["loss"] <= TOO_FAR * first  # never if it is NaN
         if is_near and figure < state.best_figure and self.is_sound(now, first):
             return Kept(now, now, first, epoch, epoch, figure), stats
         return Kept(now, state.best, first, epoch, state.best_epoch, state.best_figure), stats
@@ -60,15 +60,15 @@ class KeepingBest:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What came of it."""
+    """The result of a run."""
 
     last: Kept
     trace: list[Stats]
-    end_loss: float  # of where it ended, which the last step need not have seen
+    end_loss: float  # of the final state, which the last step may not have measured
 
     @property
     def losses(self) -> list[float]:
-        """The losses of the start, on the way, and of the end; those of epochs taken back are left out."""
+        """The losses of the start, on the way, and of the end, without those of epochs that were undone."""
         return [self.last.first_loss, *_kept_losses(self.trace), self.end_loss]
 
     @property
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def never_left(self) -> bool:
-        """Whether every epoch was taken back."""
+        """Whether every epoch was undone."""
         return bool(self.trace) and all(stats.get(TAKEN_BACK) for stats in self.trace)
 
 
@@ -91,7 +91,7 @@ def run(
     phase: str,
     observer: Observer,
 ) -> Run:
-    """Until the rule is content, the epochs are used up, or all is lost; `loss` is that of a state."""
+    """Run until the rule is satisfied, the epochs are used up, or it diverges; `loss` is that of a state."""
     start = transition.init(rng)
 
     def is_over(trace: list[Stats]) -> bool:
@@ -102,7 +102,7 @@ def run(
 
 
 def diverged(first_loss: float, trace: list[Stats]) -> bool:
-    """The loss is no number, or far above what it was; an epoch that was taken back does not count."""
+    """Whether the loss is NaN, or far above its minimum; an epoch that was undone does not count."""
     if not trace or trace[-1].get(TAKEN_BACK):
         return False
     return _is_lost([first_loss, *_kept_losses(trace)])

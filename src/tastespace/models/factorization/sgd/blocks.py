@@ -1,9 +1,9 @@
-"""Ratings that gradient descent visits: from memory, or piece by piece from a file, in blocks without common rows.
+"""Ratings for gradient descent: from memory, or piece by piece from a file, in blocks without common rows.
 
-Users and items are each dealt into `N_PARTS` parts, of about as many ratings each. Block (a, b) has the ratings of
+Users and items are each split into `N_PARTS` parts with about equally many ratings. Block (a, b) has the ratings of
 users of part a and items of part b, in an order drawn once. The blocks (a, (a + s) mod N_PARTS) of a stage s share no
-row: whichever thread takes which, every row sees the same ratings in the same order (Gemulla et al. 2011). So several
-threads may descend at once, and nothing depends on how many.
+row: whichever thread takes which block, every row sees the same ratings in the same order (Gemulla et al. 2011). So the
+result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tastespace.data.ratings import Ratings
 from tastespace.models.factorization.held_out_search import MIN_HELD_OUT, Validation
 from tastespace.models.factorization.sgd.forms import Form
 
-N_PARTS = 16  # of each side: more than processors at work, few enough for blocks of thousands of ratings
-MAX_HELD_OUT = 1_000_000  # of a stream: more would tell no better when to stop, and would have to stay in memory
+N_PARTS = 16  # of each side: more than the number of processors, few enough for blocks of thousands of ratings
+MAX_HELD_OUT = 1_000_000  # of a stream: more would not improve early stopping, and would have to stay in memory
 
 
 @dataclass(frozen=True, eq=False)
 class RatingBlocks:
-    """Ratings by block; `targets` are what scores should become."""
+    """Ratings by block; `targets` are the values that scores are fitted to."""
 
     offsets: OffsetArray  # N_PARTS^2 + 1
     user_rows: IntArray
@@ -60,7 +60,7 @@ class RatingBlocks:
 
 
 def deal(counts: NDArray[Any]) -> IntArray:
-    """The part of each row, so that parts have about equally many ratings: from the largest row on, there and back."""
+    """The part of each row, so that parts have about equally many ratings: largest rows first, back and forth."""
     there_and_back = np.concatenate([np.arange(N_PARTS), np.arange(N_PARTS)[::-1]])
     parts = np.empty(len(counts), np.int32)
     parts[np.argsort(-counts, kind="stable")] = np.resize(there_and_back, len(counts))
@@ -72,7 +72,7 @@ Epoch = Callable[[Generator], Iterator[RatingBlocks]]  # all ratings, once, in o
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Ratings to descend on: what is known of all of them, and a function that reads a piece."""
+    """Ratings for descent: their summary figures, and a function that reads a piece."""
 
     n_ratings: int
     mean: float
@@ -82,11 +82,11 @@ class Source:
     item_counts: NDArray[Any]
     read: Callable[[int], Triples]
     n_pieces: int
-    ratings: Ratings | None = None  # where they are in memory
+    ratings: Ratings | None = None  # if they are in memory
 
     @classmethod
     def of(cls, ratings: Ratings) -> Source:
-        """All in memory, in one piece."""
+        """A source in memory, in one piece."""
         counts = (
             np.bincount(ratings.user_rows, minlength=ratings.n_users),
             np.bincount(ratings.item_rows, minlength=ratings.n_items),
@@ -96,21 +96,21 @@ class Source:
 
     @classmethod
     def of_stream(cls, stream: RatingStream) -> Source:
-        """Piece by piece: no more than one is in memory."""
+        """A source that is read piece by piece, with at most one in memory."""
         figures = (stream.n_ratings, stream.mean, stream.standard_deviation, stream.range)
         return cls(*figures, stream.user_counts, stream.item_counts, stream.read, stream.n_pieces)
 
     @property
     def visits(self) -> float:
-        """The visits of an average row in an epoch."""
+        """The number of visits of an average row in an epoch."""
         return 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
 
     def form(self, name: Any) -> Form:
-        """The form of this name for these ratings."""
+        """The form with this name for these ratings."""
         return Form.of(name, self.mean, self.standard_deviation, self.range)
 
     def epochs(self, form: Form, dtype: Any, rng: Generator) -> Epoch:
-        """The ratings, ready to be visited: blocks that stay the same, or pieces in a new order every epoch."""
+        """The ratings of each epoch: blocks that stay the same, or pieces in a new order every epoch."""
 
         def blocks(piece: int, rng: Generator) -> RatingBlocks:
             return RatingBlocks.of(self.read(piece), parts, lambda values: form.targets(values, dtype), rng)
@@ -122,10 +122,10 @@ class Source:
         return lambda rng: iter([whole])
 
     def split(self, share: float, rng: Generator) -> tuple[Source, Triples] | None:
-        """The rest, and about this share held out; None when that would be too few to learn anything from.
+        """The rest, and about this share held out; None if that would be too few to be informative.
 
-        Of each piece of a stream a share is held out, the same one every time that it is read. Figures and counts stay
-        those of all: what is held out is a random share, and changes little.
+        A share of each piece of a stream is held out, the same one every time it is read. Figures and counts stay those
+        of all ratings: holding out a random share changes them little.
         """
         if self.ratings is not None:
             validation = Validation.split(self.ratings, share, rng)

@@ -3,20 +3,20 @@
     E = 1/2 sum_O e^2
         + 1/2 [lu sum w_i |u_i|^2 + lv sum w_j |v_j|^2 + lcu sum w_i c_i^2 + lcv sum w_j d_j^2]
 
-with e = r - s for scores s = g + c_i + d_j + u_i.v_j (or as another form has it) and w a row's weight (see Weighting).
-The penalty of a row is shared out among its n ratings. So a visit of one rating steps against the gradient of
+with e = r - s for scores s = g + c_i + d_j + u_i.v_j (or those of another form) and w a row's weight (see Weighting).
+The penalty of a row is divided among its n ratings. So a visit of one rating steps against the gradient of
 
     1/2 e^2 + 1/2 [lu (w_i / n_i) |u_i|^2 + ...]        u_i += rate (e v_j - lu (w_i / n_i) u_i)
 
 whose sum over all ratings is E: with weighted-lambda (w = n) the penalty is subtracted in full at every visit, with
 plain regularisation (w = 1) the n-th part of it.
 
-A batch sums these gradients up. A row moves by its sum over the number of its ratings that a batch is expected to have
-(or by the sum, where that is less than one): steps are means, and the same rate suits all sizes of data and batches.
+A batch sums these gradients. A row moves by its sum divided by its expected number of ratings in a batch (or by the
+sum, if that is less than one): steps are means, and the same rate suits all sizes of data and batches.
 
 The start is a saddle: nothing improves until the factors have grown. How long that takes depends on how far steps could
-have led (see `Descent.travel`), not on epochs: an epoch of a small file has few steps. So patience is counted in such
-travel, and where there are few steps they are longer.
+have moved (see `Descent.travel`), not on epochs: an epoch of a small file has few steps. So patience is measured by
+this distance, and steps are longer if there are few.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from tastespace.models.factorization.sgd.forms import Form
 Method = Literal["stochastic", "mini-batch", "full-batch"]
 ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
-# Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the
-# rest. Where it has few, a small start would take more epochs to leave than anyone waits.
+# Small if an epoch has many visits of a row: early stopping then regularizes. If it has few, leaving a small start
+# would take too many epochs.
 MIN_START_SD, MAX_START_SD, VISITS = 0.01, 0.1, 2.0
 # Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
 WORTH_THREADS = 1 << 17
-IN_ORDER = np.arange(N_PARTS, dtype=np.int32)  # of the stages, where the order is of no account
-FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with the rate after a better and a worse epoch
-TAKEN_BACK = "taken back"  # the figure of an epoch that is 1 where it has been undone
+IN_ORDER = np.arange(N_PARTS, dtype=np.int32)  # of the stages, if the order does not matter
+FASTER, SLOWER = 1.05, 0.5  # factors of the rate of a bold driver after a better and a worse epoch
+TAKEN_BACK = "taken back"  # the figure of an epoch that is 1 if it has been undone
 WAIT = 10  # epochs before adaptive strengths are learned
 PATIENT_TRAVEL = 30.0
-MIN_PATIENCE, MIN_STEPS = 10, 50  # epochs; and steps with momentum, which swings before it goes anywhere
+MIN_PATIENCE, MIN_STEPS = 10, 50  # epochs; and steps with momentum, which oscillates at first
 MIN_EPOCHS, MAX_EPOCHS, PATIENCES = 200, 1000, 5
 SLOW, OF_FEW_VISITS, MANY_VISITS = 0.02, 0.06, 100  # one rating at a time
 OF_ONE_BATCH = 0.2  # whose gradient has no noise
@@ -59,28 +59,26 @@ OF_ONE_BATCH = 0.2  # whose gradient has no noise
 
 @dataclass(frozen=True)
 class AdaptivePrior:
-    """Strengths that are learned with everything else: those with the highest density (Kim, Part III essay).
+    """Adaptive strengths: those with the highest joint density (Kim, Part III essay).
 
     With the noise precision alpha, the precision of a row's factors is alpha l w: l the strength, w the row's weight.
-    Beside factors and biases, l and alpha are put where the joint density is largest, one after the other, once an
-    epoch:
+    Besides factors and biases, l and alpha are set to maximize the joint density, one after the other, once per epoch:
 
         log p = n/2 log(alpha l) - alpha l S / 2 + ...       S = sum over rows of w |x|^2, n numbers
 
-    Left alone that density has no maximum: as x goes to 0 and l to infinity it grows without bound, and the alternation
-    goes there (a strong penalty makes the factors small, small factors ask for a stronger one, until nothing is left of
-    them). So l has a Gamma prior, with its mean at the strength that the fit starts from, and counting as much as the
-    rows themselves:
+    That density alone has no maximum: as x goes to 0 and l to infinity it grows without bound, and the alternation goes
+    there (a strong penalty makes the factors small, small factors lead to a stronger one, until they vanish). So l has
+    a Gamma prior, with its mean at the initial strength, and the same weight as the rows:
 
         l = 2 n / (alpha S + n / l0)
 
-    which is at most 2 l0. The start has small factors, which say nothing of the strength: the first `WAIT` epochs leave
-    it.
+    which is at most 2 l0. The start has small factors, which say nothing about the strength: the first `WAIT` epochs do
+    not change it.
     """
 
     start: Strengths  # l0
     n_ratings: int
-    sizes: Strengths  # how many numbers each block has
+    sizes: Strengths  # the number of values of each block
 
     @classmethod
     def of(cls, start: Strengths, source: Source, n_factors: int, has_biases: bool) -> AdaptivePrior:
@@ -104,20 +102,20 @@ class AdaptivePrior:
 
 @dataclass(frozen=True, eq=False)
 class DescentState:
-    """Where both sides are, and how they got there."""
+    """The state of descent: both sides, velocities, strengths and the loss."""
 
     users: Factors
     items: Factors
     strengths: Strengths
     epoch: int = 0
-    velocities: tuple[Factors, Factors] | None = None  # where there is momentum
+    velocities: tuple[Factors, Factors] | None = None  # if there is momentum
     boldness: float = 1.0
-    loss: float = np.inf  # of the start, and for a bold driver: here; else as it was met on the way
+    loss: float = np.inf  # exact for the start and for a bold driver; else accumulated during the epoch
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """How the gradients of ratings become steps."""
+    """How gradients of ratings become steps."""
 
     method: Method
     first_rate: float
@@ -127,7 +125,7 @@ class Steps:
     batch_size: int
 
     def rate(self, visits: float, boldness: float) -> float:
-        """After so many visits that rows have had on average: what was learned depends on them, not on epochs."""
+        """The rate after this mean number of visits of a row, which measure progress better than epochs."""
         if self.schedule == "inverse":
             return self.first_rate / (1 + self.decay * visits / 100)
         return self.first_rate * boldness
@@ -138,7 +136,7 @@ class Steps:
         return max(1, round(n_ratings / self.batch_size))
 
     def usual_rate(self, source: Source) -> float:
-        """The rate of the first steps: shorter the more there are, whose noise is averaged over by as many."""
+        """The rate of the first steps: the more steps there are, the shorter, which averages out their noise."""
         if self.method == "full-batch":
             return OF_ONE_BATCH
         if self.method == "mini-batch":
@@ -148,10 +146,10 @@ class Steps:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """An epoch: every rating once."""
+    """The transition: an epoch visits every rating once."""
 
     source: Source
-    epochs: Epoch  # its ratings, ready to be visited
+    epochs: Epoch  # the ratings of each epoch
     n_factors: int
     penalty: Penalty
     form: Form
@@ -160,10 +158,10 @@ class Descent:
     dtype: Any
     threads: int
     adaptive: AdaptivePrior | None = None
-    given: Start | None = None  # the items of another model, to begin from
+    given: Start | None = None  # the items of another model, to start from
 
     def init(self, rng: Generator) -> DescentState:
-        """Small random factors (zero would be a fixed point), no biases; or given items, and such users."""
+        """Small random factors (zero would be a fixed point), no biases; or given items, and small random users."""
         users = self._start(len(self.source.user_counts), rng)
         start = DescentState(users, self._first_items(rng), self.penalty.strengths)
         return replace(start, loss=self.loss(start, rng.spawn(1)[0]))
@@ -176,7 +174,7 @@ class Descent:
 
     @property
     def travel(self) -> float:
-        """How far the steps of an epoch would take an average row whose gradient stays the same and is 1."""
+        """How far the steps of an epoch would move an average row with a constant gradient of 1."""
         n_steps = self.source.visits
         if self.steps.method == "mini-batch":
             n_steps = min(self.source.visits, self.steps.n_batches(self.source.n_ratings))
@@ -187,7 +185,7 @@ class Descent:
 
     @property
     def usual_patience(self) -> int:
-        """Epochs without a better one after which none is to be expected."""
+        """The number of epochs without improvement after which none is expected."""
         least = MIN_PATIENCE
         if self.steps.method != "stochastic":
             least = max(least, ceil(MIN_STEPS / self.steps.n_batches(self.source.n_ratings)))
@@ -195,7 +193,7 @@ class Descent:
 
     @property
     def usual_epochs(self) -> int:
-        """Epochs after which descent ends, whatever it still finds."""
+        """The maximum number of epochs."""
         return int(np.clip(PATIENCES * ceil(min(PATIENT_TRAVEL / self.travel, MAX_EPOCHS)), MIN_EPOCHS, MAX_EPOCHS))
 
     @property
@@ -211,7 +209,7 @@ class Descent:
     def step(self, state: DescentState, rng: Generator) -> tuple[DescentState, Stats]:
         rate = self.steps.rate(state.epoch * self.source.visits, state.boldness)
         moved = replace(_copied(state), epoch=state.epoch + 1)
-        with np.errstate(over="ignore", invalid="ignore"):  # What diverges is seen by its loss.
+        with np.errstate(over="ignore", invalid="ignore"):  # Divergence shows in the loss.
             if self.steps.method == "full-batch":
                 moved, squares = self._full_batch(moved, rate, rng)
             else:
@@ -219,27 +217,27 @@ class Descent:
             return self._concluded(state, moved, squares, rate, rng)
 
     def loss(self, state: DescentState, rng: Generator) -> float:
-        """E; the generator may only decide in which order the pieces of a stream are read."""
+        """The loss E; the generator only affects the order in which pieces of a stream are read."""
         with np.errstate(over="ignore", invalid="ignore"):
             return _total(self._squares(state, rng), state.strengths, self.weighted_squares(state))
 
     def is_sound(self, state: DescentState, first_loss: float) -> bool:
-        """Whether the penalty alone does not say that it is worse than a start of this loss; no infinity is."""
+        """Whether the state is finite, and its penalty alone does not exceed the loss of the start."""
         with np.errstate(over="ignore", invalid="ignore"):
             return _total(0.0, state.strengths, self.weighted_squares(state)) <= first_loss
 
     def _squares(self, state: DescentState, rng: Generator) -> float:
-        """The sum of squared errors: an epoch of steps that lead nowhere."""
+        """The sum of squared errors: an epoch of steps of length 0."""
         still = _copied(state)
         return sum(self._visit(blocks, IN_ORDER, still, 0.0) for blocks in self.epochs(rng))
 
     def _concluded(
         self, before: DescentState, moved: DescentState, squares: float, rate: float, rng: Generator
     ) -> tuple[DescentState, Stats]:
-        """The loss, and what follows from it for strengths and rate.
+        """The state after an epoch, with the loss and the strengths and rate that follow from it.
 
-        It is as it was met on the way, at the cost of nothing: with a full batch, that of where the epoch began. A bold
-        driver has to know where it is, and looks.
+        The loss is accumulated during the epoch, at no cost: with a full batch, it is that of the start of the epoch. A
+        bold driver needs the loss at the end, and computes it.
         """
         is_driven = self.steps.schedule == "bold-driver"
         if is_driven:
@@ -254,14 +252,14 @@ class Descent:
         moved = replace(moved, strengths=strengths, loss=_total(squares, strengths, sizes))
         if not is_driven:
             return moved, stats
-        # On, and faster; or, after a loss that rose or is no number, back, and slower.
+        # Continue, and faster; or, after a loss that rose or is NaN, undo, and slower.
         if loss <= before.loss:
             return replace(moved, boldness=FASTER * before.boldness), stats | {TAKEN_BACK: 0.0}
         back = replace(before, epoch=moved.epoch, boldness=SLOWER * before.boldness, velocities=None)
         return back, stats | {TAKEN_BACK: 1.0}
 
     def weighted_squares(self, state: DescentState) -> Strengths:
-        """What each strength is multiplied with: sums of w |x|^2 and of w c^2, in double."""
+        """The factor of each strength in the loss: sums of w |x|^2 and of w c^2, in double."""
         weighting = self.penalty.weighting
         users, user_bias = _weighted_squares(state.users, weighting.of(self.source.user_counts))
         items, item_bias = _weighted_squares(state.items, weighting.of(self.source.item_counts))
@@ -270,12 +268,12 @@ class Descent:
     def gradient(
         self, blocks: RatingBlocks, state: DescentState, stages: IntArray, batch: int = 0, n_batches: int = 1
     ) -> tuple[Factors, Factors, float]:
-        """The gradient of the batch's share of E by users and items, and its sum of squared errors."""
+        """The gradient of the batch's share of E in users and items, and its sum of squared errors."""
         slopes = state.users.each(np.empty_like), state.items.each(np.empty_like)
         return *slopes, self._visit(blocks, stages, state, 0.0, (batch, n_batches), slopes)
 
     def _epoch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
-        """Steps after each rating, or after each batch; and the squared errors that were met."""
+        """Steps after each rating, or after each batch; and the accumulated squared errors."""
         squares = 0.0
         for blocks in self.epochs(rng):
             stages = rng.permutation(N_PARTS).astype(np.int32)
@@ -291,7 +289,7 @@ class Descent:
         return state, squares
 
     def _full_batch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
-        """One step after all ratings, in however many pieces they come."""
+        """One step after all ratings, in any number of pieces."""
         slopes: list[Factors] = []
         squares = 0.0
         for blocks in self.epochs(rng):
@@ -304,7 +302,7 @@ class Descent:
     def _stepped(
         self, state: DescentState, user_slopes: Factors, item_slopes: Factors, share: float, rate: float
     ) -> DescentState:
-        """After a step with momentum against the gradient of about this share of the ratings."""
+        """The state after a step with momentum against the gradient of about this share of the ratings."""
         before = state.velocities or (None, None)
         users, user_velocity = self._moved(state.users, user_slopes, before[0], self.source.user_counts * share, rate)
         items, item_velocity = self._moved(state.items, item_slopes, before[1], self.source.item_counts * share, rate)
@@ -330,7 +328,7 @@ class Descent:
         batch: tuple[int, int] = (0, 1),
         slopes: tuple[Factors, Factors] | None = None,
     ) -> float:
-        """The kernel: steps in place or, where there are slopes, sums of gradients; of one of so many batches."""
+        """Run the kernel for a batch: steps in place or, with `slopes`, sums of gradients."""
         weighting, sides = self.penalty.weighting, {"user": self.source.user_counts, "item": self.source.item_counts}
         optional: dict[str, Any] = {
             f"{side}_pulls": (weighting.of(counts) / np.maximum(counts, 1)).astype(self.dtype)

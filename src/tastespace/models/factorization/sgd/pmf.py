@@ -18,7 +18,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidParameterError, warn
 from tastespace.inference.drivers import never, no_improvement
 from tastespace.inference.transition import HELD_OUT
-from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, is_word, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import FindsStrengths
@@ -31,14 +30,15 @@ from tastespace.models.factorization.sgd import descent as sgd
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, Run, run
 from tastespace.models.factorization.sgd.blocks import Source, triples_of
 from tastespace.models.factorization.sgd.forms import EitherFormPosterior, Form, FormName, FormPosterior
+from tastespace.parameters import FACTORS, Range, check_int, check_number, check_option, is_word, spread
 from tastespace.progress import Observer, Progress, silent
 
 LOSS = "loss of the epoch's end"
 DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
 COARSE, FINE, MAX_TRIALS = 2.0, 1.4, 12  # steps of the search
-# Twice as weak may be no better, and four times may be: where the penalty is too strong for any factors at all.
+# Twice as weak may be no better while four times is, if the penalty is too strong for any factors.
 WORSE_IN_A_ROW = 2
-STUCK = 1e-4  # a loss that falls by a smaller share of itself in a whole run tells that steps are far too short
+STUCK = 1e-4  # a loss that falls by a smaller share of itself in a whole run means that steps are far too short
 
 
 @dataclass(kw_only=True)
@@ -46,31 +46,30 @@ class PMF(FindsStrengths):
     """Probabilistic matrix factorization by gradient descent, with biases.
 
     rating = mean + user bias + item bias + user . item, minimising the squared error plus a penalty on each block, as
-    `ALS` does, step by step against the gradient. `form` is what is fitted: "centred" as above, "raw" without the mean,
-    or "sigmoid", where the ratings' range is reached through 1 / (1 + exp(-score)).
+    `ALS` does, step by step against the gradient. `form` is the model of ratings: "centred" as above, "raw" without the
+    mean, or "sigmoid", where scores are mapped to the ratings' range by 1 / (1 + exp(-score)).
 
-    `method` says after how many ratings a step is made: "stochastic" (one), "mini-batch" (about `batch_size`) or
+    `method` is the number of ratings per step: "stochastic" (one), "mini-batch" (about `batch_size`) or
     "full-batch" (all); the last two have `momentum`. `learning_rate` is the length of the first steps, for ratings of
-    any scale; "auto" is 0.02 to 0.06, 0.02 to 0.2 and 0.2, more where an epoch has fewer steps. `schedule` is what
-    becomes of it: "inverse" divides it by 1 + `decay` t after t hundred visits of an average row, "constant" leaves it,
-    "bold-driver" makes it 5 % longer after an epoch that lowered the loss, and takes an epoch that did not back and
-    halves it. "auto" is "constant" for "full-batch", else "inverse".
+    any scale; "auto" is 0.02 to 0.06, 0.02 to 0.2 and 0.2, more if an epoch has fewer steps. `schedule` is how it
+    changes: "inverse" divides it by 1 + `decay` t after t hundred visits of an average row, "constant" leaves it,
+    "bold-driver" increases it by 5 % after an epoch that lowered the loss, and undoes an epoch that did not and halves
+    it. "auto" is "constant" for "full-batch", else "inverse".
 
     `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
     ratings, or "adaptive", which learns it along with everything else (see
-    `tastespace.models.factorization.sgd.descent`). "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: of the
-    centred form both have the same posterior, whose mean predicts. It is drawn from, not descended on, so that what is
-    said of steps and epochs below plays no part. The separate strengths override it block by block; `weighting` is that
-    of `ALS`.
+    `tastespace.models.factorization.sgd.descent`). "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: in the
+    centred form both have the same posterior, whose mean predicts. It is sampled, so that the parameters of steps and
+    epochs do not matter. The separate strengths override it block by block; `weighting` is that of `ALS`.
 
     With `early_stopping` (the default) `validation_share` of the ratings is held out first, and the epoch that predicts
     them best is kept: descent ends after `patience` epochs without a better one, or after `epochs`. "auto" is 10 and
-    200 of large data, and more where an epoch has few steps (see `tastespace.models.factorization.sgd.descent`). Then
-    all ratings are descended on for as many epochs as were best (`refit`); without that, the items of the best epoch
-    itself are kept. Either way users are last put where a fold-in of their ratings would put them.
+    200 for large data, and more if an epoch has few steps (see `tastespace.models.factorization.sgd.descent`). Then the
+    model is fitted to all ratings for the best number of epochs (`refit`); without that, the items of the best epoch
+    itself are kept. Either way users are finally set to the fold-in of their ratings.
 
-    A learning rate that is too large makes the loss grow without bound. Then descent stops, a `DivergenceWarning` says
-    so, and the best epoch is kept: the start, if none was better.
+    A learning rate that is too large makes the loss grow without bound. Then descent stops with a `DivergenceWarning`,
+    and the best epoch is kept: the start, if none was better.
     """
 
     n_factors: int = 32
@@ -144,16 +143,16 @@ class PMF(FindsStrengths):
             return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)
         watched = None if held_out is None else _matched(held_out, observed)
         posterior = self._learned(Source.of(observed), rng, observer, watched, given)
-        # A training user is then where the same ratings put a new user.
+        # Then a training user equals a new user with the same ratings.
         return replace(posterior, users=posterior.fold_in(observed.by_user, threads.resolve(self.threads)))
 
     def fit_parquet(self, path: str | Path, *, rows_at_once: int = ROWS_AT_ONCE, observer: Observer = silent) -> Self:
         """Learn from a Parquet file of ratings that need not fit into memory.
 
-        It is looked through twice, for ids, counts and mean, and then once an epoch (and before the first and after the
-        last), `rows_at_once` rows at a time, in another order every time. Factors, ids and such a piece are in memory,
-        the ratings are not. So the fitted recommender is as one saved without its ratings: it does not know what users
-        have seen, unless a `history` says so. Users stay where descent has left them.
+        It is read twice, for ids, counts and mean, and then once per epoch (and before the first and after
+        the last), `rows_at_once` rows at a time, in a different order every time. Factors, ids and one piece are in
+        memory, the ratings are not. So the fitted recommender is like one saved without its ratings: it does not know
+        what users have seen, unless a `history` is given. Users stay as descent has left them.
         """
         self.check()
         if empirical_bayes_of(self.regularisation) is not None:
@@ -172,7 +171,7 @@ class PMF(FindsStrengths):
     def _learned(
         self, source: Source, rng: Generator, observer: Observer, watched: Triples | None, given: Start | None = None
     ) -> FormPosterior:
-        """The point where descent ends; users as it left them."""
+        """The result of descent, with users as it left them."""
         needs_validation = self.early_stopping or self.regularisation == "auto"
         split = source.split(self.validation_share, rng) if needs_validation else None
         strengths, errors = self._usual_strengths(source), np.zeros(0)
@@ -181,18 +180,18 @@ class PMF(FindsStrengths):
             trial, strengths = self._found(*split, strengths, rng, observer, given)
             errors = np.array([stats[HELD_OUT] for stats in trial.trace])
             epochs = trial.last.best_epoch if self.early_stopping else None
-            if given is None:  # Another model's items may be where descent would end.
+            if given is None:  # Another model's items may already be the solution.
                 self._say_if_stuck(trial, source)
             if not self.refit:
                 self._say_if_diverged(trial)
                 return self._posterior(split[0], trial, errors)
         start, descend = randomness.state_of(rng), partial(self._run, source, strengths, given=given, phase="epoch")
-        # The last run may watch ratings, but does not learn from them.
+        # The last run may monitor ratings, but does not learn from them.
         final = descend(watched, rng, epochs=epochs, observer=observer)
         if final.has_diverged:
-            # The same run once more, with a look at every epoch: what it would cost is saved where nothing goes wrong.
+            # The same run again, measuring every epoch: this cost is only paid if something went wrong.
             final = descend(None, randomness.restored(rng, start), epochs=len(final.trace), keeps=LOSS)
-        # What was held out has shown it already, unless this is the first run, or the one that ran into it.
+        # Held-out ratings have shown it already, unless this is the first run, or the one that diverged.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
         if split is None and given is None:
             self._say_if_stuck(final, source)
@@ -207,10 +206,9 @@ class PMF(FindsStrengths):
         observer: Observer,
         given: Start | None,
     ) -> tuple[Run, Strengths]:
-        """The best run on the rest of the ratings and, with "auto", the strengths of it.
+        """The best run on the rest of the ratings and, with "auto", its strengths.
 
-        In steps of a factor two to the weaker side, or else to the stronger, as long as it is better; then one smaller
-        step to either side.
+        Strengths are halved, or else doubled, as long as that is better; then one smaller step to either side.
         """
         is_searched = self.regularisation == "auto" and not self._all_given()
 
@@ -234,7 +232,7 @@ class PMF(FindsStrengths):
             for factor in (1 / COARSE, COARSE):
                 steps = repeated(search.best.setting, scaled_by(factor))
                 if search.try_all(steps, patience=WORSE_IN_A_ROW, gain=MEANINGFUL):
-                    break  # Weaker helped, so stronger does not.
+                    break  # Weaker helped, so stronger cannot.
             for factor in (1 / FINE, FINE):
                 if search.try_all([scaled_by(factor)(search.best.setting)], gain=MEANINGFUL):
                     break
@@ -253,7 +251,7 @@ class PMF(FindsStrengths):
         observer: Observer = silent,
         given: Start | None,
     ) -> Run:
-        """Descend on the ratings, and keep the epoch where a figure is least; or, without one, the last."""
+        """Run descent on the ratings, and keep the epoch with the smallest figure; or, without one, the last."""
         descent = self._bind(source, strengths, rng, given)
         loss = partial(descent.loss, rng=rng.spawn(1)[0])
         measures: dict[str, Callable[[sgd.DescentState], float]] = {}
@@ -289,7 +287,7 @@ class PMF(FindsStrengths):
         )
 
     def _rmse(self, source: Source, form: Form, state: sgd.DescentState, held_out: Triples) -> float:
-        """The error of predictions, clipped as they will be."""
+        """The error of predictions, clipped to the range."""
         user_rows, item_rows, values = held_out
         n_threads = threads.resolve(self.threads)
         scores = score_pairs(state.users, user_rows, state.items, item_rows, form.offset, n_threads)
@@ -297,7 +295,7 @@ class PMF(FindsStrengths):
         return float(np.sqrt(np.mean(errors**2)))
 
     def _usual_strengths(self, source: Source) -> Strengths:
-        """What a search, or adaptive priors, start from; or the number given."""
+        """The start of a search or of adaptive priors; or the number given."""
         if not isinstance(self.regularisation, str | EmpiricalBayes):
             return self._overridden(Strengths.tied(float(self.regularisation)))
         form = source.form(self.form)
@@ -308,7 +306,7 @@ class PMF(FindsStrengths):
     def _posterior(self, source: Source, ran: Run, errors: DoubleArray) -> FormPosterior:
         form, best = source.form(self.form), ran.last.best
         users, items = best.users, best.items
-        if form.has_no_mean:  # Rows that were never visited are still at their start, which would predict next to zero.
+        if form.has_no_mean:  # Rows that were never visited are still at their start, which would predict almost zero.
             users, items = (
                 side.averaged(counts == 0, side.masked(counts > 0))
                 for side, counts in zip((users, items), (source.user_counts, source.item_counts), strict=True)
@@ -328,16 +326,16 @@ class PMF(FindsStrengths):
             return
         what = f"diverged in epoch {len(ran.trace)}: the loss is {ran.losses[-1]:.4g}"
         if ran.never_left:
-            what = f"never lowered the loss: each of {len(ran.trace)} epochs was taken back"
+            what = f"never lowered the loss: each of {len(ran.trace)} epochs was undone"
         kept = f"epoch {ran.last.best_epoch} was the best, and is kept"
         if ran.last.best_epoch == 0:
-            kept = "no epoch was better than the start, which is kept: nothing was learned of the items"
+            kept = "no epoch was better than the start, which is kept: nothing was learned about the items"
         first = ran.trace[0]["rate"]
         other = "" if self.schedule == "bold-driver" else ", or schedule='bold-driver', which finds one"
         warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
 
     def _say_if_stuck(self, ran: Run, source: Source) -> None:
-        """A given rate may be too small, too; what has no spread leaves nothing to be learned."""
+        """Warn about a given rate that is too small, unless the ratings have no spread."""
         if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
             return
         first, last, n = ran.last.first_loss, ran.end_loss, len(ran.trace)
@@ -350,7 +348,7 @@ class PMF(FindsStrengths):
 
 
 def _matched(held_out: Ratings, observed: Ratings) -> Triples:
-    """Ratings to be watched, by the rows of those that are learned from; -1 where these do not know an id."""
+    """Ratings to be monitored, by rows of the training ratings; -1 for unknown ids."""
     some = triples_of(held_out)
     return Triples(
         observed.users.rows_of(held_out.users.ids)[some.user_rows],

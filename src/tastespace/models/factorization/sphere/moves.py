@@ -1,4 +1,4 @@
-"""Moves of rows on a sphere, by the kernel: to the least energy, or as a sampler that keeps their distribution."""
+"""Moves of rows on a sphere, by the kernel: to the minimum of the energy, or by a sampler."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tastespace.models.factorization.rows import Factors, GivenRows, Moved, RowP
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]
 SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
-# Of a move. On MovieLens 100K and 1M (benchmarks/sphere.py) 3 to 5 steps of a trajectory give most items the most
-# effective draws a second, and 20 the slowest item with 50 factors: 10 is between them. 20 is best for the others.
+# Steps of a move. On MovieLens 100K and 1M (benchmarks/sphere.py) 3 to 5 steps of a trajectory give most items the most
+# effective draws per second, and 20 the slowest item with 50 factors: 10 is between them. 20 is best for the others.
 STEPS = {"geodesic": 10, "slice": 20, "metropolis": 20}
-# In units of the narrowest direction: where a chain begins to look for its own.
+# In units of the narrowest direction: the initial step size of a chain.
 FIRST_STEP = {"geodesic": 0.5, "metropolis": 0.5}
 WANTED = {"geodesic": 0.9, "metropolis": 0.3}  # acceptance
-LARGEST_STEP = {"geodesic": 2.0, "metropolis": 100.0}  # leapfrog steps beyond 2 are not stable
-# A new draw, whatever came before: from the least energy on, so many trajectories. With 12 of them the spread of rows
+LARGEST_STEP = {"geodesic": 2.0, "metropolis": 100.0}  # leapfrog steps beyond 2 are unstable
+# An independent draw: this many trajectories from the minimum of the energy. With 12 of them the spread of rows
 # with 200 ratings is 0.99 to 1.00 of what it is after thousands of moves, with 20 to 100 factors.
 TRAJECTORIES, TRAJECTORY_STEPS, TRAJECTORY_STEP_SIZE = 12, 10, 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """What a call of the kernel left."""
+    """The result of a call of the kernel."""
 
     points: Factors
     squares: DoubleArray
@@ -43,12 +43,12 @@ class _Call:
 
 @dataclass(frozen=True)
 class SphereMoves:
-    """Of items on a sphere; `steps` are those of a trajectory, or slices, or proposals."""
+    """Moves of items on a sphere; `steps` are those of a trajectory, or slices, or proposals."""
 
     sphere: Sphere
     sampler: SphereSampler = "slice"
     steps: int = 10
-    warmup: int = 0  # moves of a chain while which its step size is sought
+    warmup: int = 0  # moves of a chain during which its step size is adapted
 
     def solved(self, given: GivenRows, prior: RowPrior) -> Factors:
         return self._call(given, prior, "least", 1, 1.0, key=0).points
@@ -90,7 +90,7 @@ class SphereMoves:
         start, own, dtype = on_sphere(given.rows, self.sphere), given.row_precision, given.other.factors.dtype
         n_rows, n_factors = start.factors.shape
         is_joint, linear = self.sphere.has_joint_bias, prior.linear
-        if linear.shape[1] < n_factors + is_joint:  # a penalty, which pulls to nowhere
+        if linear.shape[1] < n_factors + is_joint:  # a penalty without a mean direction
             prior = replace(prior, linear=np.hstack([linear, np.zeros((len(linear), 1), linear.dtype)]))
         bias = None if start.bias is None else contiguous(start.bias, dtype).copy()
         points = Factors(contiguous(start.factors, dtype).copy(), bias)

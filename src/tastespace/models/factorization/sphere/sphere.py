@@ -1,4 +1,4 @@
-"""The recommender of items on a sphere by least squares."""
+"""The recommenders with items on a sphere, by least squares and by Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend
-from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
@@ -27,19 +26,21 @@ from tastespace.models.factorization.priors.normal_wishart import Sphere, on_sph
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
 from tastespace.models.factorization.rows import Factors
 from tastespace.models.factorization.sphere import moves
+from tastespace.parameters import FACTORS, Range, check_int, check_number, check_option, spread
 from tastespace.progress import Observer
 from tastespace.settings import takes_old_parameters
 
-# Of the users' penalty: that of the items is a constant now, which users pay for as well if theirs stays. Half predicts
-# best on test ratings of MovieLens 100K and 1M, with 20 and 50 factors: by 0.001 to 0.003 of RMSE better than all.
+# Factor of the users' penalty: that of the items is constant now, and users with the full penalty would be shrunk too
+# much. Half predicts best on test ratings of MovieLens 100K and 1M, with 20 and 50 factors: by 0.001 to 0.003 of RMSE
+# better than all.
 USERS_SHARE = 0.5
 
 
-EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision has too few digits for users and items
+EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision is not enough for users and items
 
 
 def median_length(items: Factors) -> float:
-    """Of items that are free; 1 where these are hardly more than nothing, as few ratings leave them."""
+    """The median length of unconstrained items; 1 if these are almost zero, as with few ratings."""
     median = float(np.median(np.linalg.norm(items.factors.astype(np.float64), axis=1)))
     return median if median > 1 / EXTREME_RADIUS else 1.0
 
@@ -52,8 +53,8 @@ class SphereALS(ALS):
     penalty of items is a constant, and each half-sweep still minimises the loss exactly: over a sphere that is a
     trust-region problem (More and Sorensen 1983). Without biases the items nearest to a user are the best for them.
 
-    All penalties are those that ALS has or finds, but that of the users is half of it, and goes with the square of the
-    radius, so that the radius is a unit and no more.
+    All penalties are those of ALS, given or found, but that of the users is halved and scaled by the square of the
+    radius, so that the radius is only a unit.
     """
 
     radius: float | Literal["auto"] = "auto"
@@ -72,7 +73,7 @@ class SphereALS(ALS):
         )
 
     def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
-        """From the free minimum to the best with items of one length."""
+        """Continue from the unconstrained minimum to the best with items of one length."""
         free = super()._inferred(given, observed, rng, observer)
         usual = median_length(free.items)
         radius = usual if self.radius == "auto" else self.radius
@@ -87,7 +88,7 @@ class SphereALS(ALS):
 
 
 SWEEPS = 15  # of least squares, for the radius
-CONCENTRATION = Gamma(1.0, 0.05)  # before any item is seen: anything from uniform to a cone
+CONCENTRATION = Gamma(1.0, 0.05)  # a priori: anything from uniform to a cone
 
 
 @takes_old_parameters
@@ -96,17 +97,18 @@ class SphereBPMF(BPMF):
     """Bayesian matrix factorization with all items of one length, so that the best item for a user is the nearest one.
 
     As `BPMF`, but the factors of every item lie on a sphere of the given `radius`, in units in which ratings have a
-    standard deviation of 1 ("auto" for the median length of the items of alternating least squares). It is a unit and
-    no more: where items are longer users are shorter, and the prior of the users goes with it. `item_prior` is
-    "von-mises-fisher", around a direction that is learned, as is how closely, or "uniform".
+    standard deviation of 1 ("auto" for the median length of the items of alternating least squares). It is only a unit:
+    if items are longer, users are shorter, and the prior of the users is scaled accordingly. `item_prior` is
+    "von-mises-fisher", around a learned direction with a learned concentration, or "uniform".
 
-    An item's factors given the users can no longer be drawn outright. `sampler` moves them: "geodesic" Monte Carlo, by
+    An item's factors given the users can no longer be drawn exactly. `sampler` moves them: "geodesic" Monte Carlo, by
     trajectories of about `item_steps` steps along great circles (Byrne and Girolami 2013), whose size is found while
-    chains warm up; "slice", so many times along a random great circle (Habeck et al. 2023); "metropolis", by so many
-    von Mises-Fisher proposals. None is for 10, 20 and 20 steps.
+    chains warm up; "slice", `item_steps` times along a random great circle (Habeck et al. 2023); "metropolis", by
+    `item_steps` von Mises-Fisher proposals. None means 10, 20 and 20 steps.
 
-    Biases are beside the sphere. With `biases="on-sphere"` factors and bias of an item lie on one sphere together, and
-    a user asks with their factors and a 1: then trees find the best items, bias and all. No bias is above the radius.
+    Biases are not on the sphere. With `biases="on-sphere"` factors and bias of an item are on one sphere together, and
+    the query of a user is their factors and a 1: then trees find the best items, biases included. No bias is above the
+    radius.
     """
 
     biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
@@ -124,7 +126,7 @@ class SphereBPMF(BPMF):
             check_int("item_steps", self.item_steps, least=1)
 
     def known(self, observed: Ratings, rng: Generator) -> Self:
-        """With the median length of the items of a few sweeps of alternating least squares for a radius."""
+        """The model whose radius is the median length of the items after a few sweeps of alternating least squares."""
         if self.radius != "auto":
             return self
         scale = observed.standard_deviation or 1.0
@@ -141,7 +143,7 @@ class SphereBPMF(BPMF):
     def known_from(self, posterior: DrawsPosterior, sweeps: int) -> Self:
         sphere = posterior.draws.sphere
         assert sphere is not None
-        # Step sizes are found while the chains warm up again, and not while draws are kept.
+        # Step sizes are adapted while the chains warm up again, not while draws are kept.
         return replace(super().known_from(posterior, sweeps), radius=sphere.radius, warmup=sweeps)
 
     def _plain_story(self, observed: Ratings, likelihood: Likelihood[Any]) -> FactorModel:
@@ -151,7 +153,7 @@ class SphereBPMF(BPMF):
         of_biases = self._prior(observed.n_items, n_factors, likelihood).bias
         return replace(
             model,
-            # If items are twice as long and users half, no score changes: nor should what is believed of users.
+            # If items are twice as long and users half, no score changes: nor should the prior of users.
             user_prior=replace(
                 self._prior(observed.n_users, n_factors, likelihood), scale=self.prior_scale * self.radius**2
             ),

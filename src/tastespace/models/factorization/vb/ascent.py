@@ -4,15 +4,15 @@
     Q = prod Q(x_i) prod Q(x_j) Q(parameters) Q(alpha)
 
 with x_i = (u_i, c_i) and x_j = (v_j, d_j) normal, of full covariance or with independent coordinates. One pass learns
-the populations and the noise, then the items given the users, then the users given the items: these end where a
-fold-in would put them. docs/design/vb.md has the derivations.
+the populations and the noise, then the items given the users, then the users given the items, which then equal their
+fold-in. docs/design/vb.md has the derivations.
 
-Columns that variational Bayes has no use for, and drops: their learned variances vanish by themselves.
+Unused columns are dropped: their learned variances vanish by themselves.
 
-The variance of what column h adds to a score is theta_h, an eigenvalue of (covariance of users) x (covariance of
-items). Beliefs are brought into coordinates in which columns are uncorrelated, which changes neither a score nor, in
-the full family, the bound; those whose theta_h is next to nothing are left out. The bound may fall by what they were
-worth then, and rises again with every pass that follows.
+The variance of the contribution of column h to a score is theta_h, an eigenvalue of (covariance of users) x (covariance
+of items). Beliefs are transformed to coordinates in which columns are uncorrelated, which changes neither a score nor,
+in the full family, the bound; those with a negligible theta_h are dropped. The bound may then fall by their
+contribution, and rises again with every following pass.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class VariationalState:
 
 @dataclass(frozen=True, eq=False)
 class VariationalAscent:
-    """The transition, bound to its ratings and where it starts."""
+    """The transition, bound to its ratings and its start."""
 
     by_user: RatingBlock
     by_item: RatingBlock
     start: VariationalState
     threads: int = 1
-    pruning: Pruning | None = None  # None where all columns stay
+    pruning: Pruning | None = None  # None if all columns stay
 
     def init(self, rng: Generator) -> VariationalState:
         return self.start
@@ -62,7 +62,7 @@ class VariationalAscent:
         if self.pruning is not None and state.passes >= SETTLING_PASSES:
             state = self.pruning.pruned(state)
         user_population, item_population, noise = state.user_population, state.item_population, state.noise
-        if state.passes:  # What the rows say of these, once there are beliefs about the rows.
+        if state.passes:  # Learned from the rows, once there are beliefs about the rows.
             user_population = user_population.learned(state.users.moments)
             item_population = item_population.learned(state.items.moments)
             noise = noise.learned(self.n_ratings, state.users.squares)
@@ -79,7 +79,7 @@ class VariationalAscent:
         return len(self.by_user.columns)
 
     def bound(self, state: VariationalState) -> float:
-        """L, of the ratings as they are."""
+        """The bound L, in the original units of the ratings."""
         noise, n = state.noise, self.n_ratings
         fit = (n * (noise.mean_log - log(2 * pi)) - noise.mean * state.users.squares) / 2 - n * log(self.by_user.scale)
         for rows, population in ((state.users, state.user_population), (state.items, state.item_population)):
@@ -89,9 +89,9 @@ class VariationalAscent:
 
 
 COLUMNS = "columns"
-SETTLING_PASSES = 10  # before columns are looked at: least squares, the start, make all of them too narrow
-# A column that is of no use has lost most of its width after twenty passes, and is a hundredth of the least that is of
-# use after eighty (MovieLens 100K, 32 columns). In units of the threshold t (see shrinkage/choosing.py).
+SETTLING_PASSES = 10  # passes before columns are dropped: least squares, the start, make all of them too narrow
+# An unused column has lost most of its width after twenty passes, and is a hundredth of the smallest one in use after
+# eighty (MovieLens 100K, 32 columns). In units of the threshold t (see priors/shrinkage.py).
 VANISHED = 0.05
 
 Populations = tuple[VariationalPopulation, VariationalPopulation]
@@ -99,10 +99,10 @@ Populations = tuple[VariationalPopulation, VariationalPopulation]
 
 @dataclass(frozen=True, eq=False)
 class Pruning:
-    """How columns are dropped on the way."""
+    """How columns are dropped during ascent."""
 
     min_variance: float  # theta of a column that stays
-    populations: Callable[[int], Populations]  # where those of users and items begin, with so many columns
+    populations: Callable[[int], Populations]  # the initial populations of users and items, given the number of columns
 
     def pruned(self, state: VariationalState) -> VariationalState:
         """The state without the columns that have vanished; one stays in any case."""
@@ -116,7 +116,7 @@ class Pruning:
 
 
 def canonical(state: VariationalState) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """theta, largest first, and what brings users and items into coordinates with the covariances diag(theta) and I."""
+    """theta, largest first, and the maps of users and items to coordinates with covariances diag(theta) and I."""
     of_users, of_items = (
         np.linalg.inv(population.expected.precision) for population in (state.user_population, state.item_population)
     )
@@ -127,7 +127,7 @@ def canonical(state: VariationalState) -> tuple[DoubleArray, DoubleArray, Double
 
 
 def turned(rows: RowBeliefs, matrix: DoubleArray) -> RowBeliefs:
-    """Beliefs about matrix x factors; biases stay. What is believed of products is lost in the factorised family."""
+    """Beliefs about matrix x factors; biases stay. The factorised family loses covariances."""
     old, shape = rows.shape, replace(rows.shape, n_factors=len(matrix))
     whole = np.zeros((shape.width, old.width))
     whole[: len(matrix), : old.n_factors] = matrix
@@ -144,7 +144,7 @@ def turned(rows: RowBeliefs, matrix: DoubleArray) -> RowBeliefs:
 
 
 def _covariances(rows: RowBeliefs, apart: DoubleArray, here: slice) -> AnyFloats:
-    """n x width x width; of the factorised family records have the variances themselves."""
+    """Covariances, n x width x width; in the factorised family records have the variances themselves."""
     shape, width = rows.shape, rows.shape.width
     second = rows.records[here, width : width + shape.covariance].astype(np.float64)
     matrices: NDArray[np.float64] = np.zeros((len(apart), width, width))

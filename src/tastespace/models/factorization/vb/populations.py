@@ -1,16 +1,16 @@
-"""What rows of a side have in common, as variational Bayes has it: variances that are learned, or a normal-Wishart.
+"""Populations of the rows of a side in variational Bayes: learned variances, or a normal-Wishart.
 
-A population says what the rows' update needs, which are expectations of its parameters, and what it adds to the bound:
+A population gives the expectations of its parameters for the rows' update, and its contribution to the bound:
 
     sum_i E[log p(x_i | parameters)] - KL(Q(parameters) | p(parameters))
 
 Point estimates have no divergence; they are the maximisers of the bound: a variance is the mean of E[x^2] over the N
 rows. (Kim prints N - 1, with which the bound can fall.)
 
-Factors can be turned and stretched, u to A u and v to A^-T v, and no rating is the wiser. So users of the covariance S
-and items of the covariance R are those of diagonal covariances, 1 / D for the items, in other coordinates: the two
-sides' whole `Covariance` says no more than the users' `Variances`, and the bound climbs much faster, for it does not
-have to wait until the factors have turned.
+Factors can be transformed, u to A u and v to A^-T v, without changing any rating. So users of the covariance S
+and items of the covariance R are equivalent to diagonal covariances, 1 / D for the items, in other coordinates: the
+full `Covariance` of both sides is equivalent to the users' `Variances`, but the bound rises much faster, since the
+factors need not rotate first.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tastespace.arrays import DoubleArray
 from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.models.factorization.rows import Moments
 
-# A column that the ratings have no use for shrinks towards nothing. Below this variance, in units of the ratings', it
-# is nothing, and its precision stays a number that can be worked with.
+# An unused column shrinks towards zero. The variance, in units of the ratings', is not allowed below this, so that its
+# precision stays finite.
 MIN_VARIANCE = 1e-10
-# Ratings that factors explain to the last digit have no noise. With less than this, a hundredth of their standard
-# deviation, the rounding of single precision would outweigh what is not known of the rows.
+# Ratings that factors explain exactly have no noise. Below this, a hundredth of their standard deviation, the rounding
+# of single precision would exceed the uncertainty of the rows.
 MIN_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedPrior:
-    """Expectations over the parameters of a population: what the update of a row takes, and what the bound does."""
+    """Expectations over the parameters of a population, for the update of a row and for the bound."""
 
     precision: DoubleArray  # D x D: E[Lambda]
     linear: DoubleArray  # D: E[Lambda mu]
@@ -59,11 +59,11 @@ class ExpectedPrior:
 
 @dataclass(frozen=True, eq=False)
 class Variances:
-    """Rows around 0, every column with a variance of its own."""
+    """Rows around 0, every column with its own variance."""
 
     spread: DoubleArray  # D: the variances
     bias_variance: float = 1.0
-    learns_factors: bool = True  # else only the bias's is
+    learns_factors: bool = True  # else only that of the bias is learned
 
     divergence = 0.0
 
@@ -77,7 +77,7 @@ class Variances:
         return ExpectedPrior(precision, linear, log_determinant, 0.0, bias_precision, 0.0, bias_log_precision)
 
     def learned(self, rows: Moments) -> Self:
-        """What maximises the bound given beliefs about the rows."""
+        """The parameters that maximise the bound given beliefs about the rows."""
         bias_variance = max(rows.bias_squares / rows.n, MIN_VARIANCE) if rows.has_bias else self.bias_variance
         spread = self._spread_of(rows.gram / rows.n) if self.learns_factors else self.spread
         return replace(self, spread=spread, bias_variance=bias_variance)
@@ -87,7 +87,7 @@ class Variances:
 
 
 class Covariance(Variances):
-    """Rows around 0, of a covariance (D x D) that is learned as a whole."""
+    """Rows around 0, with a learned full covariance (D x D)."""
 
     @property
     def expected(self) -> ExpectedPrior:
@@ -102,7 +102,7 @@ class Covariance(Variances):
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
-    """Mean and precision of the rows are believed to be normal-Wishart, those of the biases normal-gamma."""
+    """A normal-Wishart belief about mean and precision of the rows, and a normal-gamma one for the biases."""
 
     factors: NormalWishart
     bias: NormalGamma
@@ -138,12 +138,12 @@ class Hierarchy:
         return replace(self, factors=factors, bias=bias)
 
 
-VariationalPopulation = Variances | Hierarchy  # the parameters of a side, as far as they are believed
+VariationalPopulation = Variances | Hierarchy  # the belief about the parameters of a side
 
 
 @dataclass(frozen=True)
 class PointNoise:
-    """One number, the best for the bound, or given."""
+    """A point estimate of the noise precision that maximises the bound, or a given one."""
 
     mean: float
     learns: bool = True
@@ -155,13 +155,13 @@ class PointNoise:
         return log(self.mean)
 
     def learned(self, n: int, squares: float) -> PointNoise:
-        """Given n errors whose expected squares sum to this."""
+        """The noise given n errors whose expected squares sum to `squares`."""
         return replace(self, mean=n / max(squares, n * MIN_NOISE)) if self.learns and n else self
 
 
 @dataclass(frozen=True)
 class GammaNoise:
-    """A gamma distribution."""
+    """A gamma belief about the noise precision."""
 
     belief: Gamma
     prior: Gamma
@@ -182,4 +182,4 @@ class GammaNoise:
         return replace(self, belief=self.prior.posterior(n, squares))
 
 
-VariationalNoise = PointNoise | GammaNoise  # the precision of the noise, as far as it is believed
+VariationalNoise = PointNoise | GammaNoise  # the belief about the precision of the noise

@@ -1,14 +1,14 @@
-"""The posterior of variational Bayes: that of one draw of the items, which are uncertain themselves.
+"""The posterior of variational Bayes: one draw of the items, with their uncertainty.
 
-What is kept of variational Bayes: items that are not known for certain, and all that follows for users and ratings.
+Items are uncertain, and so are the users and ratings that follow from them.
 
 Under Q a user x = (u, c) and an item (v, d) are independent normals. With the user's mean and covariance ubar, Phi, the
 item's vbar, Psi, and z = (v, 1), w = (u, 1):
 
     Var(u.v + c + d) = zbar^T Phi zbar + E[w]^T Psi E[w] + tr(Phi_uu Psi_vv) = zbar^T Phi zbar + <E[w w^T], Psi>
 
-The first part is what is not known of the user, the second, one inner product of packed matrices, what is not known of
-the item. Given the user, items are independent, so that all scores of a draw are drawn without a root of any Psi.
+The first part is the uncertainty of the user, the second, one inner product of packed matrices, that of the item. Given
+the user, items are independent, so that all scores of a draw are drawn without a root of any Psi.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
 
-LEAST_VARIANCE = 1e-9  # in units of the ratings', so that there is a precision
-MEAN, COVARIANCE = "stranger_mean", "stranger_covariance"  # arrays
+LEAST_VARIANCE = 1e-9  # in units of the ratings', so that the precision is finite
+MEAN, COVARIANCE = "stranger_mean", "stranger_covariance"  # names of arrays in artifacts
 
 
 @dataclass(frozen=True, eq=False)
-class Stranger:
-    """A row of a side drawn from those that have ratings, and from what is believed of it."""
+class NewRow:
+    """The belief about a row without ratings: a random one of the rows with ratings, with its uncertainty."""
 
     mean: DoubleArray  # W
     covariance: DoubleArray  # W x W; factors and bias are independent
 
     @classmethod
-    def among(cls, rows: RowBeliefs, counts: OffsetArray) -> Stranger:
-        """`counts` are the ratings of each row."""
+    def among(cls, rows: RowBeliefs, counts: OffsetArray) -> NewRow:
+        """The moments over rows with ratings; `counts` are the ratings of each row."""
         moments = replace(rows, records=rows.records[counts > 0]).moments
         n, n_factors, width = max(moments.n, 1), rows.shape.n_factors, rows.shape.width
         mean, second = np.zeros(width), np.zeros((width, width))
@@ -67,11 +67,11 @@ class Stranger:
 
     @cached_property
     def root(self) -> DoubleArray:
-        """Upper triangular T, T T^T the covariance."""
+        """Upper triangular T with T T^T the covariance."""
         return np.asarray(np.linalg.inv(np.linalg.cholesky(np.linalg.inv(self.covariance))).T)
 
     def population(self, n_factors: int) -> Populations:
-        """As what is believed of an item never seen."""
+        """The moments as the population of new items."""
         has_bias = len(self.mean) > n_factors
         return Populations(
             means=self.mean[None, :n_factors],
@@ -84,8 +84,8 @@ class Stranger:
         return {MEAN: self.mean, COVARIANCE: self.covariance}
 
     @classmethod
-    def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Stranger | None:
-        """None where new users are as the prior says."""
+    def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> NewRow | None:
+        """The saved belief; None if new users follow the prior."""
         return cls(*(contiguous(arrays[name], np.float64) for name in (MEAN, COVARIANCE))) if MEAN in arrays else None
 
 
@@ -100,7 +100,7 @@ class UncertainItems(Gaussian):
     covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorised family
     has_biases: bool
     bounds: DoubleArray  # on the log evidence, after each pass
-    stranger: Stranger | None = None  # a user without ratings; None for the prior
+    new_user: NewRow | None = None  # a user without ratings; None for the prior
 
     @property
     def family(self) -> Family:
@@ -108,12 +108,12 @@ class UncertainItems(Gaussian):
 
     @cached_property
     def centre(self) -> DoubleArray:
-        """Of the items: what records are relative to."""
+        """The centre of the items, which records are relative to."""
         return np.asarray(self.items.mean(axis=0, dtype=np.float64))
 
     @cached_property
     def records(self) -> FloatMatrix:
-        """Of the items, with whole second moments whatever the family: given these, a user's mean is exact."""
+        """The records of the items, with full second moments in both families: given these, a user's mean is exact."""
         shape = Shape(self.items.shape[1] - self.has_biases, self.has_biases, "full")
         covariances = self.covariances
         if self.family == "diagonal":
@@ -149,23 +149,23 @@ class UncertainItems(Gaussian):
                 f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
                 "size of those that the model was fitted on"
             )
-        if self.stranger is not None:
-            strangers = ratings.counts == 0
-            means[strangers] = self.stranger.mean
+        if self.new_user is not None:
+            new_users = ratings.counts == 0
+            means[new_users] = self.new_user.mean
             if roots is not None:
-                roots[strangers] = self._stranger_root(self.stranger)
+                roots[new_users] = self._new_user_root(self.new_user)
         return Folded(means[:, None, :])
 
-    def _stranger_root(self, stranger: Stranger) -> DoubleArray:
-        return stranger.root if self.family == "full" else np.sqrt(np.diag(np.diag(stranger.covariance)))
+    def _new_user_root(self, new_user: NewRow) -> DoubleArray:
+        return new_user.root if self.family == "full" else np.sqrt(np.diag(np.diag(new_user.covariance)))
 
     def variance_seen_by(self, weights: FloatMatrix, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        """<E[w w^T], Psi> of pairs, in units of the model; 0 for an item never seen, which has no Psi."""
+        """<E[w w^T], Psi> of pairs, in units of the model; 0 for a new item, which has no Psi."""
         variance = score_pairs(Factors(weights), rows, Factors(self.covariances), item_rows, 0.0, threads)
-        return np.maximum(variance, 0)  # rounding may leave less than nothing
+        return np.maximum(variance, 0)  # rounding may make it negative
 
     def weights_of(self, means: FloatMatrix, covariances: FloatArray | None) -> FloatMatrix:
-        """E[w w^T] of users, packed as covariances are, what stands for two elements doubled; n x packed."""
+        """E[w w^T] of users, packed like covariances, with off-diagonal elements doubled; n x packed."""
         n_factors = self.items.shape[1] - self.has_biases
         known = means.copy()
         if self.has_biases:
@@ -186,7 +186,7 @@ class UncertainItems(Gaussian):
             "noise": np.array([8], np.uint8),
             "item_covariances": self.covariances,
             "bounds": self.bounds,
-            **({} if self.stranger is None else self.stranger.arrays()),
+            **({} if self.new_user is None else self.new_user.arrays()),
         }
 
     @classmethod
@@ -196,16 +196,16 @@ class UncertainItems(Gaussian):
             covariances=contiguous(arrays["item_covariances"], np.float32),
             has_biases=bool(arrays["flags"][0]),
             bounds=contiguous(arrays["bounds"], np.float64),
-            stranger=Stranger.found_in(arrays),
+            new_user=NewRow.found_in(arrays),
         )
         return uncertain, {}
 
 
 @dataclass(frozen=True, eq=False)
 class VariationalPosterior(DrawsPosterior):
-    """What VB concluded: as one draw of the items, which are uncertain themselves.
+    """The posterior of VB: one draw of the items, with their uncertainty.
 
-    Users are recomputed from their ratings. A query drawn for a user meets the items where they are expected.
+    Users are recomputed from their ratings. A query drawn for a user is multiplied by the expected items.
     """
 
     @property
@@ -216,7 +216,7 @@ class VariationalPosterior(DrawsPosterior):
 
     @property
     def bounds(self) -> DoubleArray:
-        """On the log evidence of the ratings, after each pass."""
+        """The bounds on the log evidence of the ratings, after each pass."""
         return self.uncertain.bounds
 
     @property
@@ -227,19 +227,19 @@ class VariationalPosterior(DrawsPosterior):
         return VariationalBelief(self, people.history, threads, self.seen_of(people))
 
     def item_points(self) -> ItemPoints:
-        """Around the mean, also where ratings are not centred: what the usual user gives is the items' biases there."""
-        points, stranger = super().item_points(), self.uncertain.stranger
-        if stranger is None:
+        """Item factors around the mean, even if ratings are not centred: ratings of the average user become biases."""
+        points, new_user = super().item_points(), self.uncertain.new_user
+        if new_user is None:
             return points
         scale, n_factors = self.draws.scale, self.draws.n_factors
-        usual = np.sqrt(scale) * points.factors @ stranger.mean[:n_factors] + points.bias
-        usual += scale * stranger.mean[n_factors:].sum()
+        usual = np.sqrt(scale) * points.factors @ new_user.mean[:n_factors] + points.bias
+        usual += scale * new_user.mean[n_factors:].sum()
         return ItemPoints(points.factors, usual - (self.units.usual - self.draws.offset))
 
 
 @dataclass(eq=False)
 class VariationalBelief(DrawsBelief):
-    """Users given the items as they are expected; what is not known of the items is added."""
+    """Users given the expected items; the uncertainty of the items is added."""
 
     posterior: VariationalPosterior
 
@@ -252,7 +252,7 @@ class VariationalBelief(DrawsBelief):
         return mean, np.hypot(sd, np.float32(self.posterior.draws.scale) * np.sqrt(self._variance_of_items(pairs)))
 
     def _variance_of_items(self, pairs: Pairs) -> FloatArray:
-        """The part of the scores' variance that is not the users'."""
+        """The part of the scores' variance that comes from the items."""
         variance, uncertain = np.empty(len(pairs.rows), np.float32), self.posterior.uncertain
         for some, which, inside in self.blocks(pairs.rows):
             users, places = np.unique(inside, return_inverse=True)
@@ -274,7 +274,7 @@ class VariationalBelief(DrawsBelief):
         return np.asarray(draws.offset + draws.scale * scores, np.float32)
 
     def inquiry_answers(self, row: int, items: IntArray) -> Answers:
-        """What is not known of an item is noise to an answer about it."""
+        """The information in ratings, in which the uncertainty of an item counts as noise."""
         of_items = self._variance_of_items(Pairs.of_one(row, items)).astype(np.float64)
         draws = self.posterior.draws
         return Answers(1 / draws.alpha[0] + of_items[:, None], np.full((1, 1), draws.scale))

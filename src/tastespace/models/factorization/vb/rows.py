@@ -1,10 +1,10 @@
-"""Normal beliefs about the rows of one side: how they are packed, and the door to the kernels that move them.
+"""Normal beliefs about the rows of one side: how they are packed, and the interface to the kernels.
 
-A row is x = (factors, bias). Of it the other side needs E[x] and E[x x^T]: its record is the mean and, behind that, the
-upper triangle of the second moment, row by row; in the factorised family the variances.
+A row is x = (factors, bias). The other side needs its E[x] and E[x x^T]: its record is the mean, followed by the upper
+triangle of the second moment, row by row; in the factorised family by the variances.
 
-Where ratings are not centred, all rows of a side are far from 0, and what is not known of them would drown in the
-rounding of their squares. So records are of what rows differ from a centre of their side, which is in double.
+If ratings are not centred, all rows of a side are far from 0, and their uncertainty would be lost in the rounding of
+their squares. So records are relative to a centre of their side, which is in double.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Family = Literal["full", "diagonal"]
 
 @dataclass(frozen=True)
 class Shape:
-    """What a record holds."""
+    """The layout of a record."""
 
     n_factors: int
     has_biases: bool
@@ -34,17 +34,17 @@ class Shape:
 
     @property
     def width(self) -> int:
-        """Numbers of a row: its factors and, last, its bias."""
+        """The number of values of a row: its factors and, last, its bias."""
         return self.n_factors + self.has_biases
 
     @property
     def record(self) -> int:
-        """Numbers of a record, padding included."""
+        """The number of values of a record, padding included."""
         return int(_native.record_size(self.width, self.family == "full"))
 
     @property
     def covariance(self) -> int:
-        """Numbers of a packed covariance."""
+        """The number of values of a packed covariance."""
         return self.width * (self.width + 1) // 2 if self.family == "full" else self.width
 
 
@@ -57,11 +57,11 @@ class RowBeliefs:
     records: AnyFloats  # n x record
     log_determinant: float = 0.0  # of all precisions together
     squares: float = 0.0  # expected squared errors of all ratings
-    covariances: AnyFloats | None = None  # n x covariance, where they are wanted
+    covariances: AnyFloats | None = None  # n x covariance, if requested
 
     @classmethod
     def certain(cls, shape: Shape, points: Factors) -> RowBeliefs:
-        """Points that there is no doubt about: where inference starts."""
+        """Points without uncertainty, the start of inference."""
         rows = points.factors if points.bias is None else np.hstack([points.factors, points.bias[:, None]])
         centre = rows.mean(axis=0, dtype=np.float64)
         certain = np.zeros((len(rows), shape.covariance), rows.dtype)
@@ -83,7 +83,7 @@ class RowBeliefs:
         return np.asarray(self.centre + self.records[:, : self.shape.width].mean(axis=0, dtype=np.float64))
 
     def recentred(self, centre: DoubleArray) -> RowBeliefs:
-        """The same beliefs about another centre; of the factorised family, whose variances have none."""
+        """The same beliefs relative to another centre; only for the factorised family."""
         assert self.shape.family == "diagonal"
         records = self.records.copy()
         records[:, : self.shape.width] += (self.centre - centre).astype(records.dtype)
@@ -131,7 +131,7 @@ def unpacked(triangle: DoubleArray, width: int) -> DoubleArray:
 
 
 def records_of(shape: Shape, means: AnyFloats, covariances: AnyFloats) -> AnyFloats:
-    """Records of rows with these means and packed covariances, in blocks: products are dear in memory."""
+    """Records of rows with these means and packed covariances, in blocks, to bound the memory of products."""
     width, records = shape.width, np.zeros((len(means), shape.record), means.dtype)
     rows, columns = np.triu_indices(width)
     records[:, :width] = means
@@ -157,13 +157,13 @@ def moved_rows(
 ) -> RowBeliefs:
     """The beliefs about a side that raise the bound, given those about the other.
 
-    In the full family the best there are; in the factorised one every coordinate is moved once, in turn, from where
-    `own` has it.
+    In the full family these are optimal; in the factorised one every coordinate is updated once, in turn, starting from
+    `own`.
     """
     shape, dtype, n_rows = own.shape, other.records.dtype, len(side.offsets) - 1
     log_determinant, squares = np.empty(n_rows), np.empty(n_rows)
     covariances = np.empty((n_rows, shape.covariance), dtype) if keeps_covariances else None
-    # Where rows are now is near where they will be. The factorised family goes on from there.
+    # The current rows are close to the new ones. The factorised family starts from them.
     centre = own.mean
     records = np.empty((n_rows, shape.record), dtype) if shape.family == "full" else own.recentred(centre).records
     arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases, (centre, other.centre))
@@ -192,7 +192,7 @@ def arguments_of(
     has_biases: bool,
     centres: tuple[DoubleArray, DoubleArray],
 ) -> dict[str, Any]:
-    """What both kernels take, of rows and columns less their centres."""
+    """The arguments of both kernels, with rows and columns relative to their centres."""
     own, columns = centres
     n_factors = len(prior.linear)
     of_centres = float(own[:n_factors] @ columns[:n_factors] + own[n_factors:].sum() + columns[n_factors:].sum())

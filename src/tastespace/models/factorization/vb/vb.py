@@ -1,4 +1,4 @@
-"""Variational Bayes: beliefs about users and items that are normal, found by climbing a bound on the evidence."""
+"""Variational Bayes: normal beliefs about users and items, found by maximising a bound on the evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.inference.transition import HELD_OUT, Measured, Transition
-from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
@@ -31,33 +30,34 @@ from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check
 from tastespace.models.factorization.rank.column_search import most_columns
 from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
 from tastespace.models.factorization.vb import ascent, populations
-from tastespace.models.factorization.vb.posterior import Stranger, UncertainItems, VariationalPosterior
+from tastespace.models.factorization.vb.posterior import NewRow, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
+from tastespace.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.progress import Observer
 
 
 @dataclass(kw_only=True)
 class VB(Recommender):
-    """Bayesian matrix factorization by variational Bayes: a belief without sampling, found by climbing a bound.
+    """Bayesian matrix factorization by variational Bayes: a posterior without sampling, by maximising a bound.
 
     rating = mean + user bias + item bias + user . item + noise. Beliefs about users and items are normal and
-    independent of one another, the nearest such to the posterior (Lim and Teh 2007). Predictions and their variances
-    are closed forms. What is left out is how users and items depend on one another: beliefs are too narrow.
+    independent of one another, as close as possible to the posterior (Lim and Teh 2007). Predictions and their
+    variances are closed forms. The dependence between users and items is ignored: beliefs are too narrow.
 
-    `covariance` is "full" for one matrix a user and item, or "diagonal" for independent coordinates, which takes less
-    time and memory, and is narrower still. `prior` is what is learned of the populations, which lie around 0:
+    `covariance` is "full" for one matrix per user and item, or "diagonal" for independent coordinates, which takes less
+    time and memory, and is narrower still. `prior` is what is learned about the populations, which are centred at 0:
     "covariances" of the factors on both sides, "variances" of the users' columns (those of the items are
     1 / `n_factors`: the scale of one side is a matter of convention), "both variances", or nothing ("fixed": those of
-    the users are 1). With full covariances the first two are one model in different coordinates, and the first is
-    found sooner. With `hierarchical` means and covariances of both populations and the noise have beliefs of their
+    the users are 1). With full covariances the first two are the same model in different coordinates, and the first
+    converges faster. With `hierarchical` means and covariances of both populations and the noise have beliefs of their
     own, normal-Wishart and gamma, as in BPMF: `prior_strength`, `prior_degrees`, `prior_scale`, `noise_shape` and
     `noise_rate` are those of its hyper-prior.
 
-    With `n_factors="auto"` inference begins with `most_factors`, and drops those whose learned variances vanish;
-    `n_factors_` is how many are left.
+    With `n_factors="auto"` inference starts with `most_factors`, and drops those whose learned variances vanish;
+    `n_factors_` is the number left.
 
-    `centred=False` leaves the mean of the ratings for the factors and biases to find; users and items without ratings
-    are then taken to be like the others, as the prior is around 0 where no rating is. `noise_precision` is "learned",
+    `centred=False` lets the factors and biases learn the mean of the ratings; users and items without ratings are then
+    assumed to be like the others, since the prior is centred at 0, far from any rating. `noise_precision` is "learned",
     or 1 / variance of a rating. Inference starts from "als", or from "random" factors.
 
     It stops when a pass over items and users raises the bound by less than `tolerance` of itself, after at most
@@ -101,7 +101,7 @@ class VB(Recommender):
         self._check_populations()
 
     def _check_populations(self) -> None:
-        """Some parameters are of one kind of populations only."""
+        """Check parameters that belong to one kind of populations only."""
         if self.n_factors == "auto" and (self.hierarchical or self.prior == "fixed"):
             named = "hierarchical is True" if self.hierarchical else "prior is 'fixed'"
             raise InvalidParameterError(
@@ -133,24 +133,24 @@ class VB(Recommender):
 
     @property
     def n_factors_(self) -> int:
-        """The number of factors: `n_factors`, or how many have not vanished."""
+        """The number of factors: `n_factors`, or those that have not vanished."""
         self.require_fitted()
         assert isinstance(self.posterior_, VariationalPosterior)
         return self.posterior_.draws.n_factors
 
     def _columns(self, observed: Ratings) -> int:
-        """To begin with."""
+        """The initial number of factors."""
         return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
 
     def _populations(self, observed: Ratings, columns: int) -> ascent.Populations:
-        """Where those of users and items begin."""
+        """The initial populations of users and items."""
         return (
             self._population(observed.n_users, columns, 1.0, self.prior != "fixed"),
             self._population(observed.n_items, columns, 1 / columns, self.prior == "both variances"),
         )
 
     def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> ascent.VariationalAscent:
-        """The transition for these ratings, and where it starts."""
+        """The transition for these ratings, with its start."""
         dtype = np.float32 if self.precision == "float32" else np.float64
         offset, scale = self._units(observed)
         by_user, by_item = (RatingBlock.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
@@ -167,10 +167,10 @@ class VB(Recommender):
     def _starting_points(
         self, by_user: RatingBlock, by_item: RatingBlock, n_factors: int, given: Start | None, rng: Generator
     ) -> ALSState:
-        """Users and items to begin with, about which there is no doubt yet.
+        """The initial users and items, without uncertainty.
 
         Small random factors without biases, a few sweeps of alternating least squares, or the items of another model
-        with users where these put them.
+        with users fitted to them.
         """
         penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
         n_threads = threads.resolve(self.threads)
@@ -182,13 +182,13 @@ class VB(Recommender):
         return ALSState(*(_random(side, n_factors, self.biases, rng) for side in (by_user, by_item)))
 
     def _units(self, observed: Ratings) -> tuple[float, float]:
-        """What is taken off ratings, and what they are divided by."""
+        """The offset and scale of ratings."""
         return observed.mean if self.centred else 0.0, observed.standard_deviation or 1.0
 
     def _population(
         self, n_rows: int, size: int, variance: float, learns_variances: bool
     ) -> populations.VariationalPopulation:
-        """Where a side begins: columns of this variance."""
+        """The initial population of a side: columns of this variance."""
         if not self.hierarchical:
             if self.prior == "covariances":
                 return populations.Covariance(variance * np.eye(size))
@@ -220,18 +220,18 @@ class VB(Recommender):
         offset, scale = self._units(observed)
         means = contiguous(state.items.means, np.float32)
         covariances = contiguous(state.items.covariances, np.float32)
-        stranger, new_items = None, _moments_of(state.item_population.expected, self.biases)
+        new_user, new_items = None, _moments_of(state.item_population.expected, self.biases)
         if not self.centred:
             counts = observed.by_item.counts
-            stranger = Stranger.among(state.users, observed.by_user.counts)
-            item = Stranger.among(state.items, counts)
+            new_user = NewRow.among(state.users, observed.by_user.counts)
+            item = NewRow.among(state.items, counts)
             new_items = item.population(state.items.shape.n_factors)
             means[counts == 0] = item.mean
             covariances[counts == 0] = (
                 packed(item.covariance) if self.covariance == "full" else np.diag(item.covariance)
             )
         uncertain = UncertainItems(
-            items=means, covariances=covariances, has_biases=self.biases, bounds=bounds, stranger=stranger
+            items=means, covariances=covariances, has_biases=self.biases, bounds=bounds, new_user=new_user
         )
         users, alpha = _moments_of(state.user_population.expected, self.biases), np.array([state.noise.mean])
         draws = ItemDraws(means[:, None, :], users, new_items, alpha, self.biases, offset, scale, uncertain)
@@ -262,7 +262,7 @@ def _watched(
 
 
 def _moments_of(expected: populations.ExpectedPrior, has_biases: bool) -> Populations:
-    """A population by its expected precision, and the mean that goes with it."""
+    """A population with the expected precision and the corresponding mean."""
     bias_precision = expected.bias_precision if has_biases else 0.0
     return Populations(
         means=np.asarray(np.linalg.solve(expected.precision, expected.linear), np.float64)[None],

@@ -1,4 +1,4 @@
-"""Old idempotency keys are dropped with every new one: they are found by an index, not by looking at all."""
+"""An index to find old idempotency keys, which are dropped with every new one."""
 
 from __future__ import annotations
 
