@@ -134,16 +134,16 @@ class Attributes:
         """Other ways of writing a name: any case and punctuation, and the singular for a list."""
         known: dict[str, str] = {}
         for name in self._cells:
-            known.setdefault(_plain_name(name), name)
+            known.setdefault(plain_name(name), name)
         for name, cells in self._cells.items():
             if isinstance(cells.dtype, pl.List | pl.Array):
-                for singular in _singulars(_plain_name(name)):
+                for singular in singulars(plain_name(name)):
                     known.setdefault(singular, name)
         return known
 
     def find(self, name: str) -> Column | None:
         """The attribute with this name, or None."""
-        found = name if name in self._cells else self._name_of.get(_plain_name(name) or name)
+        found = name if name in self._cells else self._name_of.get(plain_name(name) or name)
         if found is None:
             return None
         if found not in self._columns:
@@ -153,9 +153,9 @@ class Attributes:
     def unknown(self, name: str) -> tuple[str, str]:
         """The message about an unknown name: what is wrong, and what was expected."""
         problem = f"asks for {shortened(name)!r}, which is not an attribute of the items"
-        if _plain_name(name) == "ratings":
+        if plain_name(name) == "ratings":
             problem = "asks for the number of ratings, but the model was saved without its ratings"
-        close = get_close_matches(_plain_name(name), self._name_of, n=1)
+        close = get_close_matches(plain_name(name), self._name_of, n=1)
         hint = f"; did you mean {self._name_of[close[0]]}?" if close else ""
         return problem, f"one of {', '.join(self._cells)}{hint}"
 
@@ -188,10 +188,12 @@ def _text_test(operation: str, wanted: set[str]) -> Callable[[str], bool]:
     return lambda text: bool(_ORDERS[operation](text, value))
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without case and punctuation."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
-def _singulars(name: str) -> list[str]:
+def singulars(name: str) -> list[str]:
+    """What one entry of a list of this name may be called."""
     endings = (("ies", "y"), ("s", ""), ("es", ""))
     return [name.removesuffix(plural) + singular for plural, singular in endings if name.endswith(plural)]

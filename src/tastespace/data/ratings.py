@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.csr import CSR, sorted_order
+from tastespace.data.features import Features
 from tastespace.data.formats.matrices import dense_entries, sparse_entries
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
 from tastespace.data.tables import (
@@ -115,6 +117,8 @@ class Ratings:
     item_titles: pl.Series | None = None  # String, one per item, null where unknown
     item_attributes: pl.DataFrame | None = None  # one row per item: genres, year ...
     user_attributes: pl.DataFrame | None = None  # one row per user: country, age ...
+    item_features: Features | None = None  # what models learn about items from, beside the ratings
+    user_features: Features | None = None
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
     declared_kind: Kind | None = None  # the declared feedback type; None to guess
@@ -310,6 +314,8 @@ class Ratings:
             item_titles=None if self.item_titles is None else self.item_titles.gather(pl.Series(old_items)),
             item_attributes=None if self.item_attributes is None else self.item_attributes[old_items],
             user_attributes=None if self.user_attributes is None else self.user_attributes[old_users],
+            item_features=None if self.item_features is None else self.item_features.take(old_items, items),
+            user_features=None if self.user_features is None else self.user_features.take(old_users, users),
             merged=0,
             rejected=0,
         )
@@ -397,6 +403,59 @@ class Ratings:
         if attributes is not None and len(attributes) != self.n_users:
             raise DataError(f"{len(attributes)} descriptions for {self.n_users} users", expected="one per user")
         return replace(self, user_attributes=attributes)
+
+    def with_item_features(
+        self,
+        *sources: Any,
+        columns: Sequence[str] | None = None,
+        ids: Ids | None = None,
+        name: str | None = None,
+    ) -> Ratings:
+        """The same ratings with features of the items, which models with a feature prior learn from.
+
+        A source is one of
+
+        - the name of an attribute ("genre", "year"; "year:category" if its numbers are only names), or "all" suitable;
+        - "bag": who rated an item, as a group of features that the model makes of the ratings it is fitted on;
+        - a polars or pandas frame, or a file (csv, parquet, JSON lines), with a column of ids;
+        - a scipy matrix or an array, with `ids=` and perhaps a `name=`; or such a file (.npz, .safetensors);
+        - `{id: vector}`, `{id: {"genre": ..., "year": ...}}`, or `Features`.
+
+        `columns` names those of a frame or a file that are to be used. Features are added to those that the
+        ratings have; `None` as the only source removes them. What is left out or not found is warned about.
+        """
+        return replace(self, item_features=self._with_features(self.item_features, "item", sources, columns, ids, name))
+
+    def with_user_features(
+        self,
+        *sources: Any,
+        columns: Sequence[str] | None = None,
+        ids: Ids | None = None,
+        name: str | None = None,
+    ) -> Ratings:
+        """The same ratings with features of the users; see `with_item_features`. The bag is what a user has rated."""
+        return replace(self, user_features=self._with_features(self.user_features, "user", sources, columns, ids, name))
+
+    def _with_features(
+        self,
+        known: Features | None,
+        side: Literal["item", "user"],
+        sources: tuple[Any, ...],
+        columns: Sequence[str] | None,
+        ids: Ids | None,
+        name: str | None,
+    ) -> Features | None:
+        from tastespace.data.feature_sources import features_of, warn_of
+
+        if len(sources) == 1 and sources[0] is None:
+            return None
+        vocabulary = self.items if side == "item" else self.users
+        attributes = self.item_attributes if side == "item" else self.user_attributes
+        for source in sources:
+            found = features_of(source, vocabulary, side, attributes, columns=columns, ids=ids, name=name)
+            warn_of(found)
+            known = found if known is None else known.joined(found)
+        return known
 
     def title_of(self, rows: NDArray[Any]) -> pl.Series:
         """Titles of item rows; null where unknown."""

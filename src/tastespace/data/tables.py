@@ -271,11 +271,11 @@ def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
 def frame_parts(frame: Any, wanted: Mapping[str, str | None], *, are_choices: bool = False) -> dict[str, Any]:
     """The columns of a frame that are parts of ratings, by part: those named in `wanted`, the others by usual names."""
     wanted = {part: None if name is None else str(name) for part, name in wanted.items()}
-    columns = _frame_columns(frame)
+    columns = frame_columns(frame)
     names = [name for name, _ in columns]
     found = find_rating_parts(names, wanted, ("user", "item", "rating"), are_choices=are_choices)
     if isinstance(frame, pl.LazyFrame):
-        columns = _frame_columns(frame.select(found.values()).collect())
+        columns = frame_columns(frame.select(found.values()).collect())
     parts = {part: dict(columns)[name] for part, name in found.items()}
     if "rating" in parts:
         parts["rating"] = _frame_ratings(parts["rating"], found["rating"])
@@ -316,7 +316,7 @@ def series_of(values: Any) -> pl.Series:
     return pl.Series(array)
 
 
-def _frame_columns(frame: Any) -> list[tuple[str, Any]]:
+def frame_columns(frame: Any) -> list[tuple[str, Any]]:
     """Columns of a frame by name; of pandas by the text of their labels, and an index with a name counts as one."""
     if is_pandas(frame):
         columns = [(str(label), frame.iloc[:, place]) for place, label in enumerate(frame.columns)]

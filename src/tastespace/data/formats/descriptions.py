@@ -25,6 +25,34 @@ _SIBLINGS = (
     (re.compile(r"ratings\.(dat|parquet)"), "movies.dat"),
     (re.compile(r"ratings\.csv"), "movies.csv"),
 )
+# The codes of occupations in users.dat of MovieLens, as its README has them.
+_OCCUPATIONS = dict(
+    enumerate(
+        (
+            "other",
+            "academic or educator",
+            "artist",
+            "clerical or admin",
+            "college or graduate student",
+            "customer service",
+            "doctor or health care",
+            "executive or managerial",
+            "farmer",
+            "homemaker",
+            "K-12 student",
+            "lawyer",
+            "programmer",
+            "retired",
+            "sales or marketing",
+            "scientist",
+            "self-employed",
+            "technician or engineer",
+            "tradesman or craftsman",
+            "unemployed",
+            "writer",
+        )
+    )
+)
 _NO_GENRES = "(no genres listed)"
 _LIST_MARK = "|"  # between the entries of a cell that holds several
 # A number in a cell. With leading zeros it is a code, such as a postcode, and stays the text that it is.
@@ -97,6 +125,8 @@ def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False
         taken = ["id", "title", "genres", "year"] if side == "item" else ["id"]
         for place, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
             if place not in places:
+                if name == "occupation" and not layout.has_header:
+                    column = column.replace({str(code): name for code, name in _OCCUPATIONS.items()})
                 # An empty or repeated name is extended by its position.
                 is_new = name.strip() not in ("", *taken)
                 taken.append(name.strip() if is_new else f"{name.strip()} column {place + 1}".strip())

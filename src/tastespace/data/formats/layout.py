@@ -178,6 +178,8 @@ class SoughtDescriptions(Sought):
 
     def names_by_place(self, rows: plain_text.Rows) -> tuple[str, ...]:
         width = plain_text.usual_width(rows)
+        if self.side == "user" and (names := _movielens_users(rows)):
+            return names
         if self.side == "user" or width <= 3:
             known = ("id",) if self.side == "user" else ("id", "title", "genres")
             return (*known, *(f"column {number}" for number in range(2, width + 1)))[:width]
@@ -252,6 +254,18 @@ def _sniff_text(head: bytes, sought: Sought) -> tuple[str, bool, tuple[str, ...]
         count = "1 column" if len(names) == 1 else f"{len(names)} columns"
         raise DataError(f"only {count}", line=line, text=first, expected=f"columns for {', '.join(sought.needed)}")
     return separator, False, names
+
+
+def _movielens_users(rows: plain_text.Rows) -> tuple[str, ...] | None:
+    """The columns of `users.dat` or `u.user` of MovieLens, if these are lines of it."""
+    if any(len(row) != 5 for row in rows):
+        return None
+    for names in (("id", "gender", "age", "occupation", "zip"), ("id", "age", "gender", "occupation", "zip")):
+        at = names.index("gender")
+        ages = [row[names.index("age")] for row in rows]
+        if {row[at] for row in rows} <= {"F", "M"} and all(age.isdigit() for age in ages):
+            return names
+    return None
 
 
 def _is_heading(rows: plain_text.Rows) -> bool:
