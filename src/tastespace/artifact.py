@@ -7,18 +7,21 @@
     items.parquet          the ids of the item rows, with titles and attributes
     index.safetensors      an index over the items (absent if there is none)
 
-A folder is written beside its final location and moved there when it is complete. Checksums are verified once on each
-computer. A model is one of the table of models, or of the classes that the caller passes: nothing that an artifact
-names is ever imported. Earlier formats stay loadable (tests/artifacts).
+A folder is written beside its final location and moved there when it is complete. Checksums and values are verified
+once on each computer. A model is one of the table of models, or of the classes that the caller passes: nothing that an
+artifact names is ever imported. Earlier formats stay loadable (tests/artifacts).
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from math import inf
 from pathlib import Path
@@ -51,6 +54,12 @@ MANIFEST = "manifest.json"
 POSTERIOR, RATINGS, INDEX = "posterior.safetensors", "ratings.safetensors", "index.safetensors"
 USERS, ITEMS = "users.parquet", "items.parquet"
 MAIN_PART = "posterior"  # the name of the unnamed part
+NO_DIGEST = "0" * 64  # in place of the manifest's own checksum while that is computed
+MAX_MANIFEST = 64 << 20  # bytes
+FEW = 8  # numbers in an array of settings, at most
+CHUNK = 1 << 18  # numbers looked at at a time: they stay in the cache of a core
+WATCHED = "trace:"  # prefix of arrays of what was watched, which may have gaps
+MAX_VALUE = 1e30  # of plausible numbers: products of larger ones are infinite in single precision
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
 ATTRIBUTE = "attribute:"  # prefix of the columns that are attributes
@@ -58,7 +67,10 @@ _FILE = re.compile(r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|
 # The message of the kernels' binding (nanobind) for wrong arguments.
 _KERNEL_REFUSES = "incompatible function arguments"
 # Errors caused by files with other content than was saved; `_fault` distinguishes further causes.
-_BAD_CONTENT = (AttributeError, LookupError, TypeError, ValueError, OSError, PolarsError, PanicException)
+_BAD_CONTENT = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError, OSError, RecursionError),
+    *(PolarsError, PanicException),
+)
 
 Arrays = Mapping[str, NDArray[Any]]
 Models = Sequence[type[Recommender]]
@@ -93,12 +105,14 @@ def save(
     path = Path(path).resolve()
     check_writable(path)
     ratings = recommender.ratings_
-    with _writing(path) as folder:
-        parts = _write_posterior(folder, recommender.posterior_.arrays())
+    arrays = recommender.posterior_.arrays()
+    n_bytes = sum(array.nbytes for array in arrays.values()) + 16 * len(ratings)
+    with _writing(path, n_bytes) as folder:
+        parts = _write_posterior(folder, arrays)
         if with_ratings and len(ratings):
             _write_ratings(folder, ratings)
-        _side_frame(ratings.users, None, ratings.user_attributes).write_parquet(folder / USERS)
-        _side_frame(ratings.items, ratings.item_titles, ratings.item_attributes).write_parquet(folder / ITEMS)
+        _write_side(folder / USERS, ratings.users, None, ratings.user_attributes)
+        _write_side(folder / ITEMS, ratings.items, ratings.item_titles, ratings.item_attributes)
         manifest = _manifest(recommender, parts, measures or {})
         if recommender.index_ is not None:
             check_fits(recommender.index_, recommender)
@@ -117,8 +131,9 @@ def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> 
     check_writable(path)
     recommender = load(path, with_index=False, models=models)
     check_fits(tuned, recommender)
-    known = {name: digest for name, digest in manifest.get("sha256", {}).items() if name != INDEX}
-    with _writing(path) as folder:
+    known = {name: digest for name, digest in manifest.get("sha256", {}).items() if name not in (INDEX, MANIFEST)}
+    n_bytes = sum(array.nbytes for array in tuned.index.arrays().values())
+    with _writing(path, n_bytes) as folder:
         for name in manifest["files"]:
             if name != INDEX:
                 storage.link(path / name, folder / name)
@@ -129,17 +144,15 @@ def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> 
 def load(path: str | Path, *, with_index: bool = True, verify: bool = False, models: Models = ()) -> Recommender:
     """The recommender that was saved in this folder, and its index if there is one; arrays are mapped, not read.
 
-    Checksums are verified when this computer reads the files for the first time, and always with `verify`. `models` are
-    classes outside the package that the artifact may hold. An index that is damaged, of another model, or that needs a
-    missing library is left out with a warning: the recommender works without it. With `with_index=False` it is left out
-    without a warning.
+    Checksums and values are verified when this computer reads the files for the first time, and always with `verify`.
+    `models` are classes outside the package that the artifact may hold. An index that is damaged, of another model, or
+    that needs a missing library is left out with a warning: the recommender works without it. With `with_index=False`
+    it is left out without a warning.
     """
     path = Path(path)
     manifest = read_manifest(path, models=models)
     faults = _file_faults(path, manifest, verify=verify)
-    for name, fault in faults.items():
-        if name != INDEX:
-            raise ArtifactError(f"{path}: {fault}; the artifact is damaged, fit or copy it again")
+    _raise(path, {name: fault for name, fault in faults.items() if name != INDEX})
     instruction_set()  # Raises now if TASTESPACE_ISA is invalid: that is not a fault of the artifact.
     try:
         recommender = _restored(path, manifest, models)
@@ -156,22 +169,28 @@ def read_manifest(path: str | Path, *, models: Models = ()) -> dict[str, Any]:
     """The manifest of an artifact, checked to be one that this version can read."""
     path = Path(path)
     if not path.exists():
+        with suppress(OSError):
+            storage.recover(path)  # A writer may have been killed, or be at work.
+    if not path.exists():
         raise ArtifactError(f"there is no artifact {path}; expected a folder that 'tastespace fit --out' has written")
     if not (path / MANIFEST).is_file():
         raise ArtifactError(f"{path} is not a tastespace artifact; expected a folder with a {MANIFEST}")
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
+        with (path / MANIFEST).open("rb") as file:
+            content = file.read(MAX_MANIFEST)
+        manifest = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: the {MANIFEST} cannot be read ({error}); fit or copy it again") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ArtifactError(f"{path} is not a tastespace artifact; its {MANIFEST} is of another program")
     version = manifest.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise ArtifactError(
             f"{path}: the artifact has format version {version}; this tastespace reads up to {FORMAT_VERSION}. "
             "Upgrade it: pip install -U tastespace"
         )
     _check_entries(path, manifest)
+    _check_manifest(path, manifest, content)
     if manifest["model"] not in MODELS and manifest["model"] not in _names_of(models):
         raise ArtifactError(
             f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}. A "
@@ -192,9 +211,36 @@ def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
     if wrong:
         raise ArtifactError(f"{path}: the {MANIFEST} has an invalid {', '.join(wrong)}; fit or copy it again")
     manifest.setdefault("parts", {MAIN_PART: POSTERIOR})
-    for name in (*manifest["files"], *manifest["parts"].values(), *manifest.get("sha256", ())):
+    checksums = dict(manifest.get("sha256", {}))
+    checksums.pop(MANIFEST, None)
+    for name in (*manifest["files"], *manifest["parts"].values(), *checksums):
         if not isinstance(name, str) or not _FILE.fullmatch(name):
             raise ArtifactError(f"{path}: the manifest names a file {name!r}; the artifact is damaged")
+    files = manifest["files"].keys()
+    unnamed = {USERS, ITEMS, *manifest["parts"].values()} - files
+    if manifest["format_version"] > 1:
+        unnamed |= files ^ checksums.keys()
+    if "index" in manifest:
+        unnamed |= {INDEX} - files
+    if unnamed:
+        names = ", ".join(sorted(unnamed))
+        raise ArtifactError(f"{path}: the {MANIFEST} lacks the size or the checksum of {names}; fit or copy it again")
+
+
+def _check_manifest(path: Path, manifest: Mapping[str, Any], content: bytes) -> None:
+    """Raise an error if the manifest has another checksum than when it was written; older ones have none."""
+    digest = manifest.get("sha256", {}).get(MANIFEST)
+    if digest is not None and _digest_of_manifest(content, str(digest)) != digest:
+        raise ArtifactError(
+            f"{path}: the {MANIFEST} has another checksum than when it was written; the artifact is damaged, fit or "
+            "copy it again"
+        )
+
+
+def _digest_of_manifest(content: bytes, digest: str) -> str:
+    """The SHA-256 of a manifest that has zeros in the place of this digest."""
+    entry = f'"{MANIFEST}": "%s"'
+    return hashlib.sha256(content.replace((entry % digest).encode(), (entry % NO_DIGEST).encode())).hexdigest()
 
 
 def check_writable(path: str | Path) -> None:
@@ -233,20 +279,67 @@ def _name_of(model: type[Recommender]) -> str:
 
 
 def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> dict[str, str]:
-    """The missing or changed files, and what is wrong with each."""
+    """The missing, changed and implausible files, and what is wrong with each."""
     faults = {}
     for name, expected in manifest["files"].items():
         if not (path / name).is_file():
             faults[name] = f"the file {name} is missing"
         elif (size := (path / name).stat().st_size) != expected:
             faults[name] = f"{name} has {size} bytes; expected {expected}"
-    digests = manifest.get("sha256", {})
-    whole = {path / name: digest for name, digest in digests.items() if name not in faults}
+    checksums = manifest.get("sha256", {})
+    whole = {path / name: checksums.get(name, "") for name in manifest["files"] if name not in faults}
     try:
-        changed = storage.changed_files(whole, always=verify)
+        mark = storage.Mark(whole)
+        if not faults and not verify and mark.exists():
+            return {}
+        changed = storage.changed_files({file: checksum for file, checksum in whole.items() if checksum})
+        faults |= {file.name: f"{file.name} has another checksum than when it was written" for file in changed}
+        for name in manifest["files"].keys() - faults.keys():
+            if fault := _implausible(path / name):
+                faults[name] = fault
     except OSError as error:
+        if isinstance(error, ArtifactError):
+            raise
         raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
-    return faults | {file.name: f"{file.name} has another checksum than when it was written" for file in changed}
+    mark.remove() if faults else mark.set()
+    return faults
+
+
+def _implausible(file: Path) -> str | None:
+    """What is wrong with the numbers of a file, if anything: they must be finite and not huge."""
+    if file.name in (USERS, ITEMS, INDEX):  # An index is tried out.
+        return None
+    try:
+        arrays = storage.read_arrays(file)
+    except OSError:
+        raise
+    except _BAD_CONTENT as error:
+        return f"{file.name} cannot be read ({error})"
+    for name, array in arrays.items():
+        if array.dtype.kind != "f" or name.startswith(WATCHED):
+            continue
+        flat = array.reshape(-1)
+        for start in range(0, len(flat), CHUNK):
+            part = flat[start : start + CHUNK]
+            low, high = float(part.min()), float(part.max())
+            if len(flat) <= FEW and not np.isnan(low):
+                continue  # settings, where infinity says that there is no limit
+            if not -MAX_VALUE < low <= high < MAX_VALUE:  # also if one is not a number
+                return f"{file.name} has numbers in {name} that are not finite or too large"
+    return None
+
+
+def verified(path: str | Path) -> dict[str, Any]:
+    """The manifest of an artifact, after all of its files were read and found whole."""
+    path = Path(path)
+    manifest = read_manifest(path)
+    _raise(path, _file_faults(path, manifest, verify=True))
+    return manifest
+
+
+def _raise(path: Path, faults: Mapping[str, str]) -> None:
+    for fault in faults.values():
+        raise ArtifactError(f"{path}: {fault}; the artifact is damaged, fit or copy it again")
 
 
 def _loaded_index(
@@ -345,22 +438,37 @@ def _write_index(folder: Path, stored: StoredIndex, recommender: Recommender, ma
 
 
 def _write_manifest(folder: Path, manifest: dict[str, Any], known: Mapping[str, str]) -> None:
-    """Write the manifest last, with the sizes and checksums of the others at its end; some checksums may be known."""
+    """Write the manifest last, with the sizes and checksums of all files at its end; some checksums may be known."""
     files = sorted(folder.iterdir())
     sizes = {file.name: file.stat().st_size for file in files}
-    digests = {file.name: known.get(file.name) or storage.digest_of(file) for file in files}
+    checksums = {file.name: known.get(file.name) or storage.checksum_of(file) for file in files}
     content = {name: value for name, value in manifest.items() if name not in ("files", "sha256")}
-    content |= {"files": sizes, "sha256": digests}
-    (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+    content |= {"files": sizes, "sha256": checksums | {MANIFEST: NO_DIGEST}}
+    text = (json.dumps(content, indent=2, default=_plain) + "\n").encode()
+    entry = f'"{MANIFEST}": "%s"'
+    digest = _digest_of_manifest(text, NO_DIGEST)
+    (folder / MANIFEST).write_bytes(text.replace((entry % NO_DIGEST).encode(), (entry % digest).encode()))
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[Path]:
+def _writing(path: Path, n_bytes: int) -> Iterator[Path]:
+    """A folder that replaces the artifact; `n_bytes` is about what will be written."""
     try:
         with storage.replace_folder(path) as folder:
             yield folder
     except OSError as error:
-        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
+        reason = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(path.parent).free
+            needed = f"about {n_bytes / 1e6:,.1f} MB are needed"
+            reason += f"; the folder {path.parent} has {free / 1e6:,.1f} MB free, and {needed}"
+        raise ArtifactError(f"cannot write the artifact {path}: {reason}") from error
+
+
+def _write_side(file: Path, side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> None:
+    # A stream, not a path: polars only writes to paths that are Unicode.
+    with file.open("wb") as stream:
+        _side_frame(side, titles, attributes).write_parquet(stream)
 
 
 def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 Everything that is kept (artifacts, checkpoints, versions, caches, downloads, tables) is written through this module.
 Files being written have names that end in `.unfinished`, beside their final location, and are synced to disk before
-they are renamed.
+they are renamed. What a killed writer left is known by its lock, which ended with it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -32,27 +33,39 @@ from tastespace.progress import Observer, Progress, silent
 
 LOCK = ".lock"  # the lock file of a folder
 POLL = 0.2  # seconds between two tries to take a lock that another process holds
-UNFINISHED = ".unfinished"
+UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LEFT_OVER = re.compile(r"\..+-[0-9a-f]{8}" + re.escape(UNFINISHED))
 _PART = 1 << 20  # bytes read at a time
+BLOCK = 16 << 20  # bytes of a file that one thread digests
+BLOCKS = "blocks:"  # prefix of the checksum of a file that is longer
 _MAX_MARKS = 1000  # sets of verified files that the cache remembers
 # The names of the types that we write in the safetensors format.
 _DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I16": np.int16}
 _DTYPES |= {"U8": np.uint8}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
+_CLONE = 0x40049409  # FICLONE of Linux: a copy that shares blocks until one of the two is written to
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # another process holds the lock
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces this path when the block ends; a failure leaves the old file unchanged."""
+    """Open a new file that replaces this path when the block ends; a failure leaves the old file unchanged.
+
+    A device or a pipe is not replaced but written to.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as stream:
+            yield stream
+        return
+    _remove_left_over(path)
     beside = _beside(path)
     try:
         with beside.open("xb") as stream:
+            _hold(stream.fileno())
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        beside.replace(path)
+            beside.replace(path)
         _sync(path.parent)
     finally:
         with suppress(OSError):
@@ -63,11 +76,13 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 def replace_folder(path: Path, *, keep: bool = False) -> Iterator[Path]:
     """Create a new folder that replaces this path when the block ends; a failure leaves the old folder unchanged.
 
-    If the system can exchange two folders, the path always exists; else it is missing for a moment. With `keep` the
-    folder of another writer that was faster stays.
+    If the system can exchange two folders, the path always exists; else it is missing for a moment, and `recover` puts
+    the old folder back if the process ends in this moment. With `keep` the folder of another writer that was faster
+    stays.
     """
-    beside = _beside(path)
-    beside.mkdir()
+    recover(path)
+    _remove_left_over(path)
+    beside, held = _new_folder(path)
     try:
         yield beside
         for entry in beside.iterdir():
@@ -77,14 +92,56 @@ def replace_folder(path: Path, *, keep: bool = False) -> Iterator[Path]:
             _exchange(beside, path)
             _sync(path.parent)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        remove_folder(beside)
+        _release(held)
+
+
+def recover(path: Path) -> None:
+    """Put back the folder that a killed writer had moved away to replace it; wait for a writer that is at work."""
+    moved = _replaced(path)
+    while not path.exists() and moved.exists():
+        with suppress(OSError):
+            held = _opened(moved)
+            if held is None or _hold(held):  # On Windows nobody knows.
+                try:
+                    if not path.exists():
+                        moved.rename(path)
+                        _sync(path.parent)
+                finally:
+                    _release(held)
+                return
+            _release(held)
+        time.sleep(POLL)
 
 
 def remove_unfinished(folder: Path) -> None:
     """Delete unfinished files of killed writers; only for folders that one process at a time writes to."""
     for entry in folder.iterdir():
         if _LEFT_OVER.fullmatch(entry.name):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
+            remove_folder(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def left_over(path: Path) -> list[Path]:
+    """What killed writers of this path have left beside it; the next writer removes it."""
+    if os.name != "posix":  # Without locks on folders nobody knows whether the writer is at work.
+        return []
+    name = re.compile(re.escape(f".{path.name[:100]}-") + r"[0-9a-f]{8}" + re.escape(UNFINISHED))
+    found = []
+    for entry in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
+        with suppress(OSError):
+            held = _opened(entry)
+            if _hold(held):
+                found.append(entry)
+            _release(held)
+    moved = _replaced(path)
+    return [*found, moved] if path.exists() and moved.exists() else found
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder as far as possible, also one that is read-only."""
+    with suppress(OSError):
+        path.chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def link(source: Path, place: Path) -> None:
@@ -93,6 +150,24 @@ def link(source: Path, place: Path) -> None:
         os.link(source, place)
     except OSError:
         shutil.copy2(source, place)
+
+
+def copy(source: Path, place: Path) -> str:
+    """Copy a file, sharing its blocks if the file system can; the checksum of the copy."""
+    with source.open("rb") as old, place.open("xb") as new:
+        if _clone(old, new):
+            return checksum_of(place)
+        size = os.fstat(old.fileno()).st_size
+        new.truncate(size)
+    return _joined(_digests([(source, place, start) for start in _starts(size)]))
+
+
+def checksum_of(file: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits, by all cores.
+
+    That of a file of more than one block is `blocks:` and the SHA-256 of the SHA-256s of its blocks.
+    """
+    return _joined(_digests([(file, None, start) for start in _starts(file.stat().st_size)]))
 
 
 def digest_of(file: Path, algorithm: str = "sha256", n_bytes: int | None = None) -> str:
@@ -114,7 +189,10 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         length = int.from_bytes(file.read(8), "little")
         if length > size - 8:
             raise damaged
-        header = json.loads(file.read(length))
+        try:
+            header = dict(json.loads(file.read(length)))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise damaged from error
     start = 8 + length
     data: NDArray[Any] = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.zeros(0, np.uint8)
     arrays: dict[str, NDArray[Any]] = {}
@@ -131,32 +209,59 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a safetensors file, not yet synced: for a folder that is being written."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    # The writer silently scrambles arrays that are not C-ordered.
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    try:
+        # The writer silently scrambles arrays that are not C-ordered.
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
     path.chmod(0o644)  # It also creates files that only the owner can read.
 
 
-def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[Path]:
-    """The files whose SHA-256 has changed; verified once on each computer, or `always`.
-
-    A successful check is remembered in the user's cache, for files of the same size, time and location.
-    """
-    stats = [(file.stat(), digest) for file, digest in digests.items()]
-    known = [[stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev, digest] for stat, digest in stats]
-    name = hashlib.sha256(json.dumps([platform.node(), known]).encode()).hexdigest()
-    mark = cache_folder() / "verified" / name
-    if mark.exists() and not always:
-        return []
-    changed = [file for file, digest in digests.items() if digest_of(file) != digest]
-    with suppress(OSError):  # If it cannot be remembered, the next load verifies again.
-        if not changed:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            for old in sorted(mark.parent.iterdir(), key=lambda entry: entry.stat().st_mtime)[: 1 - _MAX_MARKS]:
-                old.unlink(missing_ok=True)
-            mark.touch()
+def changed_files(checksums: Mapping[Path, str]) -> list[Path]:
+    """The files that have another checksum."""
+    changed = []
+    for file, checksum in checksums.items():
+        # Files of several blocks may have a plain checksum: artifacts had that at first.
+        is_plain = not checksum.startswith(BLOCKS)
+        if checksum != (digest_of(file) if is_plain else checksum_of(file)):
+            changed.append(file)
     return changed
+
+
+class Mark:
+    """The memory that files were found whole, for files of the same size, time, location and checksum.
+
+    It is kept in the user's cache, for this computer.
+    """
+
+    def __init__(self, checksums: Mapping[Path, str]) -> None:
+        found = [(file.stat(), checksum) for file, checksum in checksums.items()]
+        known = [[each.st_size, each.st_mtime_ns, each.st_ino, each.st_dev, checksum] for each, checksum in found]
+        name = hashlib.sha256(json.dumps([platform.node(), known]).encode()).hexdigest()
+        self._file = cache_folder() / "verified" / name
+
+    def exists(self) -> bool:
+        with suppress(OSError):
+            return self._file.exists()
+        return False
+
+    def set(self) -> None:
+        with suppress(OSError):  # If it cannot be remembered, the next load verifies again.
+            folder = self._file.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            for old in sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime)[: 1 - _MAX_MARKS]:
+                old.unlink(missing_ok=True)
+            self._file.touch()
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self._file.unlink()
 
 
 def cache_folder(chosen: Path | None = None) -> Path:
@@ -236,8 +341,101 @@ else:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _clone(old: IO[bytes], new: IO[bytes]) -> bool:
+    """Let the new file share the blocks of the old one; False if the file system cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        fcntl.ioctl(new.fileno(), _CLONE, old.fileno())
+    except OSError:
+        return False
+    return True
+
+
+def _hold(handle: int | None) -> bool:
+    """Lock an open file or folder until it is closed or the process ends; False if another process holds the lock.
+
+    Also False where there are no locks.
+    """
+    if sys.platform == "win32" or handle is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _opened(path: Path) -> int | None:
+    """A handle to lock a file or folder by; None on Windows."""
+    return None if os.name != "posix" else os.open(path, os.O_RDONLY)
+
+
+def _release(handle: int | None) -> None:
+    if handle is not None:
+        os.close(handle)
+
+
+def _new_folder(path: Path) -> tuple[Path, int | None]:
+    """A folder beside this path, and the handle that locks it."""
+    while True:
+        beside = _beside(path)
+        beside.mkdir()
+        with suppress(FileNotFoundError):  # Another writer may have taken it for a leftover.
+            held = _opened(beside)
+            _hold(held)
+            if beside.exists():
+                return beside, held
+            _release(held)
+
+
+def _remove_left_over(path: Path) -> None:
+    with suppress(OSError):
+        for entry in left_over(path):
+            remove_folder(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def _starts(size: int) -> range:
+    return range(0, max(size, 1), BLOCK)
+
+
+def _digests(blocks: list[tuple[Path, Path | None, int]]) -> list[bytes]:
+    """The SHA-256 of blocks of files, copied into the same places of other files where there are such."""
+    if len(blocks) == 1:
+        return [_digest(*blocks[0])]
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with ThreadPoolExecutor(n_cores) as pool:
+        return list(pool.map(_digest, *zip(*blocks, strict=True)))
+
+
+def _digest(source: Path, place: Path | None, start: int) -> bytes:
+    digest, left = hashlib.sha256(usedforsecurity=False), BLOCK
+    with source.open("rb", buffering=0) as old, (place or Path(os.devnull)).open("r+b", buffering=0) as new:
+        old.seek(start)
+        if place is not None:
+            new.seek(start)
+        while part := old.read(min(left, _PART)):
+            digest.update(part)
+            left -= len(part)
+            while place is not None and part:
+                part = part[new.write(part) :]
+    return digest.digest()
+
+
+def _joined(digests: list[bytes]) -> str:
+    if len(digests) == 1:
+        return digests[0].hex()
+    return BLOCKS + hashlib.sha256(b"".join(digests), usedforsecurity=False).hexdigest()
+
+
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:100]}-{secrets.token_hex(4)}{UNFINISHED}")
+
+
+def _replaced(path: Path) -> Path:
+    """Where a folder is while another one takes its place, if the two cannot be exchanged."""
+    known = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]
+    return path.with_name(f".{path.name[:100]}-{known}{REPLACED}")
 
 
 def _sync(path: Path) -> None:
@@ -252,18 +450,25 @@ def _sync(path: Path) -> None:
 
 
 def _exchange(new: Path, path: Path) -> None:
-    """Exchange two folders."""
+    """Put a new folder in the place of a path, and the old one in its own."""
     if not path.exists():
         new.rename(path)
     elif not _exchange_names(new, path):
-        old = _beside(path)
-        path.rename(old)
+        moved, held = _replaced(path), _opened(path)
+        _hold(held)  # Nobody takes it for that of a killed writer.
         try:
-            new.rename(path)
-        except BaseException:  # Also when interrupted: the old folder is moved back.
-            old.rename(path)
-            raise
-        old.rename(new)
+            remove_folder(moved)
+            path.rename(moved)
+            try:
+                new.rename(path)
+            except BaseException:  # Also when interrupted: the old folder is moved back.
+                moved.rename(path)
+                raise
+            _sync(path.parent)
+            with suppress(FileNotFoundError):  # Another writer may have removed it already.
+                moved.rename(new)
+        finally:
+            _release(held)
 
 
 def _exchange_names(one: Path, other: Path) -> bool:

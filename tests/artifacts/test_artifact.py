@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 from artifacts import make_fixture
+from artifacts.editing import match_files, write_manifest
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save_file
 
@@ -103,6 +104,7 @@ def test_the_manifest_says_what_it_is(saved):
     assert "threads" not in manifest["parameters"]
     assert manifest["data"]["fingerprint"] == load(saved).ratings_.fingerprint()
     assert manifest["files"].keys() == {entry.name for entry in saved.iterdir()} - {"manifest.json"}
+    assert manifest["sha256"].keys() == {entry.name for entry in saved.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -163,16 +165,7 @@ def flip(path, name):
 def edit(path, **changes):
     manifest = json.loads((path / "manifest.json").read_text())
     edited = {key: value for key, value in (manifest | changes).items() if value is not None}
-    (path / "manifest.json").write_text(json.dumps(edited))
-
-
-def match_sizes(path):
-    files = [entry for entry in path.iterdir() if entry.name != "manifest.json"]
-    edit(
-        path,
-        files={file.name: file.stat().st_size for file in files},
-        sha256={file.name: storage.digest_of(file) for file in files},
-    )
+    write_manifest(path, edited)
 
 
 def lie(path, **changes):
@@ -184,7 +177,7 @@ def lie(path, **changes):
     header[next(iter(header))] |= changes
     written = json.dumps(header).encode()
     file.write_bytes(len(written).to_bytes(8, "little") + written + content[8 + length :])
-    match_sizes(path)
+    match_files(path)
 
 
 def exchange(path, name):
@@ -194,7 +187,7 @@ def exchange(path, name):
     save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(tastes(size, size, rng=generator(5))[0]), other)
     shutil.copy(other / name, path / name)
     shutil.rmtree(other)
-    match_sizes(path)
+    match_files(path)
 
 
 def shorten_ratings(path):
@@ -202,13 +195,13 @@ def shorten_ratings(path):
     arrays = storage.read_arrays(path / "ratings.safetensors")
     shorter = {name: np.array(array if name == "offsets" else array[:-1]) for name, array in arrays.items()}
     save_file(shorter, path / "ratings.safetensors")
-    match_sizes(path)
+    match_files(path)
 
 
 DAMAGES = {
     "truncated": (cut, "has .* bytes; expected"),
-    "truncated with a manifest to match": (lambda path: (cut(path), match_sizes(path)), "damaged"),
-    "header gone": (lambda path: (garble(path, "posterior.safetensors"), match_sizes(path)), "damaged"),
+    "truncated with a manifest to match": (lambda path: (cut(path), match_files(path)), "damaged"),
+    "header gone": (lambda path: (garble(path, "posterior.safetensors"), match_files(path)), "damaged"),
     "a flipped bit": (lambda path: flip(path, "posterior.safetensors"), "another checksum.*damaged"),
     "a shape of petabytes": (lambda path: lie(path, shape=[1 << 50]), "damaged"),
     "a negative shape": (lambda path: lie(path, shape=[-1, -1]), "damaged"),
@@ -217,9 +210,9 @@ DAMAGES = {
     "a file elsewhere": (lambda path: edit(path, files={"../../passwords": 1}), "names a file '../../passwords'"),
     "a part elsewhere": (lambda path: edit(path, parts={"posterior": "/etc/passwd"}), "names a file '/etc/passwd'"),
     "missing file": (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
-    "garbled parquet": (lambda path: (garble(path, "items.parquet"), match_sizes(path)), "damaged"),
+    "garbled parquet": (lambda path: (garble(path, "items.parquet"), match_files(path)), "damaged"),
     "wrong arrays": (
-        lambda path: (shutil.copy(path / "ratings.safetensors", path / "posterior.safetensors"), match_sizes(path)),
+        lambda path: (shutil.copy(path / "ratings.safetensors", path / "posterior.safetensors"), match_files(path)),
         "damaged",
     ),
     "newer": (lambda path: edit(path, format_version=99), "format version 99.*pip install -U tastespace"),

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from artifacts.editing import write_manifest
 from numpy.testing import assert_array_equal
 
 from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, storage, stored_index
@@ -82,7 +83,9 @@ def test_the_model_beside_it_is_the_same(saved, model):
     assert manifest["files"]["index.safetensors"] == len(after["index.safetensors"])
     assert manifest["index"]["description"]["structure"] == "inverted-file"
     del manifest["index"], manifest["files"]["index.safetensors"], manifest["sha256"]["index.safetensors"]
-    assert manifest == json.loads(before["manifest.json"])
+    earlier = json.loads(before["manifest.json"])
+    assert manifest["sha256"].pop("manifest.json") != earlier["sha256"].pop("manifest.json")
+    assert manifest == earlier
     assert [entry.name for entry in saved.parent.iterdir()] == ["model"]  # nothing is left over
 
 
@@ -210,7 +213,7 @@ def replaced(path, model):
 def change_entry(path, change):
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest["index"])
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(path, manifest)
 
 
 def hide_faiss(monkeypatch):
@@ -326,7 +329,7 @@ def test_an_index_of_another_model_of_the_same_shape_is_left_out(tmp_path, saved
     manifest = artifact.read_manifest(saved)
     manifest["files"]["index.safetensors"] = (saved / "index.safetensors").stat().st_size
     manifest["sha256"]["index.safetensors"] = storage.digest_of(saved / "index.safetensors")
-    (saved / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(saved, manifest)
     loaded_without(saved, "the index is of other item vectors than the model's")
 
 
@@ -370,7 +373,7 @@ def test_an_index_of_a_model_without_vectors_is_left_out(tmp_path, saved, model)
     shutil.copyfile(saved / "index.safetensors", tmp_path / "knn" / "index.safetensors")
     manifest["files"]["index.safetensors"] = (saved / "index.safetensors").stat().st_size
     manifest["sha256"]["index.safetensors"] = storage.digest_of(saved / "index.safetensors")
-    (tmp_path / "knn" / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(tmp_path / "knn", manifest)
     with pytest.warns(TastespaceWarning, match="ItemKNN has no item vectors"):
         assert load(tmp_path / "knn").index_ is None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from artifacts.editing import write_manifest
 
 from tastespace import EASE, DampedBias, Ratings, load, save
 from tastespace.errors import ArtifactError
@@ -56,6 +57,6 @@ def test_a_kind_that_is_none_is_damage(kind, stars, tmp_path):
     save(DampedBias().fit(stars.with_kind("counts")), tmp_path / "m")
     manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
     manifest["data"]["kind"] = kind
-    (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(tmp_path / "m", manifest)
     with pytest.raises(ArtifactError, match="the artifact is damaged"):
         load(tmp_path / "m")

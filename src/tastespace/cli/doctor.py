@@ -1,23 +1,64 @@
-"""`tastespace doctor`: installed versions, and what the kernels run on."""
+"""`tastespace doctor`: installed versions, and what the kernels run on; or whether an artifact is whole."""
 
 from __future__ import annotations
 
 import platform
 import re
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from tastespace import threads
+from typer import Argument
+
+from tastespace import artifact, storage, threads
 from tastespace.cli import console
 from tastespace.cli.options import Json
+from tastespace.errors import ArtifactError
 from tastespace.version import __version__
 
 PACKAGES = ("numpy", "scipy", "polars", "safetensors", "typer", "rich")
 FOR_DEVELOPERS = ("all", "docs", "test", "dev")  # extras that users of the library do not need
 
 
-def doctor(json: Json = False) -> None:
-    """Print versions, threads, the instruction set and the installed extras."""
+def doctor(
+    model: Annotated[Path | None, Argument(help="Folder of a fitted model to check.", metavar="[MODEL]")] = None,
+    json: Json = False,
+) -> None:
+    """Print versions, threads, the instruction set and the installed extras; or check a model."""
+    if model is None:
+        _print_machine(json)
+    else:
+        _check_model(model, json)
+
+
+def _check_model(path: Path, json: bool) -> None:
+    manifest = artifact.verified(path)
+    recommender = artifact.load(path)  # Everything was read: its parts are tried out.
+    if recommender.index_ is None and "index" in manifest:
+        raise ArtifactError(f"{path}: its index cannot be used; run 'tastespace index {path}' again")
+    n_bytes, has_checksums = sum(manifest["files"].values()), "sha256" in manifest
+    littered = [str(entry) for entry in storage.left_over(path.resolve())]
+    content = {
+        "model": manifest["model"],
+        "format_version": manifest["format_version"],
+        "files": len(manifest["files"]) + 1,
+        "bytes": n_bytes,
+        "has_checksums": has_checksums,
+        "has_index": recommender.index_ is not None,
+        "left_over": littered,
+    }
+    found = "checksums agree" if has_checksums else "sizes agree; it has no checksums: save it again to have them"
+    lines = [
+        f"{path} is whole: {manifest['model']}, format {manifest['format_version']}, "
+        f"{len(manifest['files']) + 1} files, {n_bytes / 1e6:,.1f} MB",
+        f"{found}, all numbers are finite, and a test query was answered",
+        *(["the index fits the model, and a test search was answered"] if recommender.index_ is not None else []),
+        *(f"{entry} is left over from a killed writer; the next one removes it" for entry in littered),
+    ]
+    console.print_result(json, content, *lines)
+
+
+def _print_machine(json: bool) -> None:
     packages = {name: _version(name) for name in PACKAGES}
     extras = {name: {package: _version(package) for package in needed} for name, needed in _extras().items()}
     facts: dict[str, Any] = {

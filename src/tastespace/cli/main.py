@@ -40,7 +40,7 @@ VERBS = {
     "serve": "Serve recommendations, predictions and questions over HTTP, and store new ratings.",
     "retrain": "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
     "demo": "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture.",
-    "doctor": "Print versions, threads, the instruction set and the installed extras.",
+    "doctor": "Print versions, threads, the instruction set and the installed extras; or check a model.",
 }
 # Modules of verbs that have none of their own.
 MODULES = {"update": "fit", "select-rank": "compare", "retrain": "serve"}
