@@ -11,8 +11,8 @@ import sys
 
 import uvicorn
 
-from tastespace.service import middleware
 from tastespace.service.app import create_from_environment
+from tastespace.service.door import middleware
 from tastespace.service.launching import PROTOCOL
 from tastespace.service.monitoring import log_config
 from tastespace.service.settings import SETTINGS_VARIABLE

@@ -24,7 +24,8 @@ from service.server import Server
 
 from tastespace import threads as heap_file
 from tastespace.service.app import create_app, prepare
-from tastespace.service.launching import MAX_HEADER_BYTES, Workers, bind, stop_accepting
+from tastespace.service.door.connections import MAX_HEADER_BYTES
+from tastespace.service.launching import Workers, bind, stop_accepting
 from tastespace.service.store import DatabaseError, RatingRow, Store
 
 KILLS, WRITERS, BETWEEN = 10, 4, 5  # at least so many ratings from one kill to the next

@@ -24,7 +24,8 @@ from tastespace import ALS, artifact
 from tastespace.data.ratings import Ratings
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
-from tastespace.service.middleware import SLASH, Guard, Rates, Shutdown
+from tastespace.service.door.limits import Rates
+from tastespace.service.door.middleware import SLASH, Guard, Shutdown
 from tastespace.service.monitoring import JsonLines, Metrics
 from tastespace.service.settings import Settings
 

@@ -39,9 +39,18 @@ def serve(
         bool, Option("--new-items", help="Store ratings of items unknown to the model, for the next retraining.")
     ] = False,
     origin: Annotated[list[str] | None, Option(help="Allow web pages of this origin (CORS); can be repeated.")] = None,
+    allowed_host: Annotated[
+        list[str] | None, Option(help="Accept this name in the header Host; any by default. Can be repeated.")
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None, Option(help="Believe X-Forwarded-For of this address or network; can be repeated.")
+    ] = None,
     rate: Annotated[
-        float, Option(help="Requests per second of one client, per worker; 0 for no limit.", min=0)
+        float,
+        Option(help="Requests per second of one client, per worker; expensive ones count more. 0 for no limit.", min=0),
     ] = 200.0,
+    connections: Annotated[int, Option(help="Maximum number of open connections, per worker.", min=1)] = 1000,
+    connections_of_address: Annotated[int, Option(help="How many of them one address may have.", min=1)] = 200,
     seconds: Annotated[float, Option(help="Request timeout (s).")] = 30.0,
     body_bytes: Annotated[int, Option(help="Maximum request size (bytes).", min=1)] = 4 << 20,
     cached_users: Annotated[int, Option(help="Users whose beliefs are cached, per worker.", min=1)] = 256,
@@ -64,6 +73,10 @@ def serve(
         port=port,
         workers=workers,
         origins=tuple(origin or ()),
+        hosts=tuple(allowed_host or ()),
+        proxies=tuple(trusted_proxy or ()),
+        connections=connections,
+        connections_of_address=connections_of_address,
         new_items=new_items,
         rate=rate,
         seconds=seconds,
@@ -75,7 +88,11 @@ def serve(
 
 
 def _announce(settings: Settings, n_imported: int) -> None:
-    """Print the address, and how many ratings were imported."""
+    """Print the address, how many ratings were imported, and doubts about the settings."""
+    from tastespace.service.settings import doubts
+
+    for doubt in doubts(settings):
+        console.err.print(doubt, markup=False)
     if n_imported:
         console.err.print(f"{n_imported:,} ratings of the model are in the database now", markup=False)
     console.print_line(f"serving {settings.model} at http://{settings.shown_host}:{settings.port}/v1/")

@@ -30,6 +30,7 @@ from tastespace.service.store import Store
 
 NOBODY = "you"  # a user without an id, whose history was sent
 MAX_QUESTIONS = 100  # Each takes as long as a list, and users do not answer more.
+MAX_DIVERSE = 100  # Each item of a diverse list is compared with those before it.
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ class Answerer:
     def recommendations(self, wanted: RecommendationRequest) -> str:
         """Recommendations as JSON; the answer to the same request about the same ratings is cached for a while."""
         self._limit("n", wanted.n)
+        if wanted.diversity:
+            self._limit("n of a diverse list", wanted.n, MAX_DIVERSE)
         known = self._known(wanted)
         is_kept = wanted.user is not None and wanted.shown is None  # What was shown recently depends on the time.
         question = wanted.model_dump_json() if is_kept else ""

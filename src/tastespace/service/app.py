@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 import os
+import signal
 import threading
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from typing import Any
 
 from fastapi import FastAPI
 from pydantic.warnings import UnsupportedFieldAttributeWarning
@@ -16,11 +20,13 @@ from threadpoolctl import threadpool_limits
 from tastespace import artifact
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
-from tastespace.service import middleware
-from tastespace.service.access import Context
+from tastespace.service.door import middleware
+from tastespace.service.door.access import Context
+from tastespace.service.door.connections import Connections, connections_possible
+from tastespace.service.door.limits import Rates
+from tastespace.service.door.middleware import Guard, Shutdown
 from tastespace.service.live_model import LiveModel, Versions
 from tastespace.service.maps import Maps
-from tastespace.service.middleware import Guard, Rates, Shutdown
 from tastespace.service.monitoring import Metrics
 from tastespace.service.routes import model, pages, recommendations, users
 from tastespace.service.routes.parts import PROBLEMS
@@ -60,15 +66,26 @@ def create_app(settings: Settings) -> FastAPI:
     maps = Maps(settings.folder / "maps", versions)
     context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps)
 
+    connections = Connections(
+        min(settings.connections, connections_possible()),
+        settings.connections_of_address,
+        settings.head_seconds,
+        settings.seconds + 1,  # The guard gives up before.
+        settings.proxies,
+        metrics.closed,
+    )
+
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         # There are as many workers as cores: more threads would wait for one another.
         threadpool_limits(1, user_api="blas")
         live.start()
         shutdown.watch()
         follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)
         follower.start()
-        yield
+        watch = asyncio.create_task(connections.watch())
+        yield {"connections": connections}
+        watch.cancel()
         live.stop()
         follower.join(timeout=5)
         store.close()
@@ -95,7 +112,10 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["Authorization", "X-API-Key", "Content-Type", "Idempotency-Key"],
         )
     # Otherwise a page of another site could reach a local service under its own host name (DNS rebinding).
-    hosts = {*LOCAL_HOSTS, settings.shown_host} if settings.is_local and not context.keys else None
+    is_own = settings.is_local and not context.keys
+    hosts = {*LOCAL_HOSTS, settings.shown_host} if is_own else None
+    if settings.hosts:
+        hosts = {*(name.lower() for name in settings.hosts), *(LOCAL_HOSTS if is_own else ())}
     app.add_middleware(Guard, settings=settings, metrics=metrics, shutdown=shutdown, hosts=hosts)
     return app
 
@@ -104,4 +124,18 @@ def create_from_environment() -> FastAPI:
     """The application of a worker, with the settings of its parent process."""
     # FastAPI silences this warning while it prepares a route, which is not safe with several threads.
     warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
+    _end_with_parent()
     return create_app(Settings.from_json(os.environ[SETTINGS_VARIABLE]))
+
+
+def _end_with_parent() -> None:
+    """Stop this worker when the process that started it has died: nobody could stop or replace it any more."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

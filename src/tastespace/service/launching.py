@@ -17,48 +17,17 @@ from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer
 from tastespace.service.app import prepare
+from tastespace.service.door.connections import Connection
 from tastespace.service.monitoring import FOLDER_VARIABLE, log_config
 from tastespace.service.settings import SETTINGS_VARIABLE, Settings
 from tastespace.threads import share_one_heap
 
 SO_ATTACH_FILTER = 26  # of Linux
-MAX_HEADER_BYTES = 1 << 16
-TOO_LONG = "The request line and headers are too long."
-
-
-class HeaderLimit(HttpToolsProtocol):
-    """httptools with a limit for request line and headers.
-
-    It reads requests in C, half a millisecond faster than in Python, but buffers any amount of data until the headers
-    are complete.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._head = 0  # bytes of incomplete headers
-        self._is_in_head, self._has_ended_one = True, False
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        # If another request ended in the same data, it is unknown how much of it belongs to headers.
-        is_all_head = self._is_in_head and not self._has_ended_one
-        self._head, self._has_ended_one = self._head + len(data) if is_all_head else 0, False
-        if self._head > MAX_HEADER_BYTES and not self.transport.is_closing():
-            self.send_400_response(TOO_LONG)
-
-    def on_headers_complete(self) -> None:
-        self._is_in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._is_in_head = self._has_ended_one = True
-        super().on_message_complete()
 
 
 def stop_accepting(listening: socket.socket) -> None:
@@ -77,7 +46,7 @@ QUEUE = 2048  # connections that wait to be accepted
 SHUTDOWN_SECONDS = 10  # for open requests
 HEALTHY_SECONDS = 120  # for a worker to report that it is alive: loading a large model takes a while
 # asyncio's loop accepts one connection at a time (`_run`): uvloop would accept all that wait.
-PROTOCOL: dict[str, Any] = {"loop": "asyncio", "http": HeaderLimit}
+PROTOCOL: dict[str, Any] = {"loop": "asyncio", "http": Connection, "ws": "none"}
 
 
 def launch(settings: Settings, *, level: str, observer: Observer, ready: Callable[[Settings, int], None]) -> None:
@@ -101,6 +70,9 @@ def launch(settings: Settings, *, level: str, observer: Observer, ready: Callabl
                 log_config=log_config(level),
                 access_log=False,  # The guard logs each request with its id.
                 server_header=False,
+                # Otherwise everybody could give themselves another address for each request.
+                proxy_headers=bool(settings.proxies),
+                forwarded_allow_ips=",".join(settings.proxies),
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
                 timeout_worker_healthcheck=HEALTHY_SECONDS,
             )

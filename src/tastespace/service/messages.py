@@ -6,16 +6,19 @@ here describe them in the OpenAPI document.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from tastespace.service.middleware import SLASH
+from tastespace.service.door.middleware import SLASH
 
 MAX_ID_LENGTH = 200
 MAX_FILTER_ITEMS = 10_000
+# Letters and marks that are drawn as nothing: the grapheme joiner, fillers of Hangul, variation selectors.
+INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 def _text(value: Any) -> Any:
@@ -24,11 +27,20 @@ def _text(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Refuse ids with control characters, and blank ones."""
-    if SLASH in text or any(unicodedata.category(letter) in ("Cc", "Cs", "Cn") for letter in text):
-        raise ValueError("has control characters")
+    """The id in its normal form (NFC); what nobody could tell from another id is refused."""
+    if text.isascii():
+        if not text.isprintable():
+            raise ValueError("has control characters")
+    else:
+        if SLASH in text or any(unicodedata.category(letter) in ("Cc", "Cs", "Cn") for letter in text):
+            raise ValueError("has control characters")
+        if INVISIBLE.search(text) or any(unicodedata.category(letter) in ("Cf", "Zl", "Zp") for letter in text):
+            raise ValueError("has invisible characters, with which it could be taken for another id; leave them out")
+        text = unicodedata.normalize("NFC", text)
     if not text.strip():
         raise ValueError("is blank")
+    if text != text.strip():
+        raise ValueError("begins or ends with white space; leave it out")
     return text
 
 
@@ -49,6 +61,11 @@ class UserMessage(Message):
 
     user: Id | None = None
     history: dict[Id, Finite] | None = Field(default=None, examples=[{"318": 5, "527": 4.5}])
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes far longer than a plain list."""
+        return self.history is not None and len(self.history) > 500
 
 
 class Filters(Message):
@@ -86,12 +103,23 @@ class RecommendationRequest(UserMessage, Filters):
     uncertainty: bool = Field(default=True, description="Add the uncertainty of each entry.")
     top_n: bool = Field(default=False, description="Add the probability of being one of the user's true best n.")
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes far longer than a plain list."""
+        has_extras = self.diversity > 0 or self.explain or self.top_n or self.policy != "best" or bool(self.rules)
+        return super().is_slow or self.n > 50 or has_extras
+
 
 class PredictionRequest(UserMessage):
     """Predictions of these items."""
 
     items: list[Id] = Field(min_length=1, examples=[["318", "527"]])
     coverage: float = Field(default=0.9, gt=0, lt=1)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes far longer than a plain list."""
+        return super().is_slow or len(self.items) > 200
 
 
 class QuestionRequest(UserMessage, Filters):

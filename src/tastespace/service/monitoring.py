@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
-FIELDS = ("request_id", "client", "milliseconds")
+FIELDS = ("request_id", "client", "milliseconds", "left_out")
 REQUEST: ContextVar[str | None] = ContextVar("request", default=None)  # the id of the current request
 
 
@@ -34,13 +35,52 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
+class Bounded(logging.Filter):
+    """Lets only some lines of a kind through in a while, so that no client can fill the disk; the next tells how many.
+
+    Lines of one kind have the same text before values are filled in, and, where they are of requests, the same status.
+    Answered requests are all logged: how many they are is limited by the work.
+    """
+
+    def __init__(self, n: int = 50, seconds: float = 10.0) -> None:
+        super().__init__()
+        self._n, self._seconds = n, seconds
+        self._lock = threading.Lock()
+        self._counts: dict[Any, tuple[float, int]] = {}  # by kind: the beginning of its while, and lines in it
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        status = record.args[-1] if isinstance(record.args, tuple) and record.args else None
+        is_request = record.name.endswith(".access")
+        if is_request and isinstance(status, int) and status < 400:
+            return True
+        kind = (record.name, str(record.msg)[:200], status if is_request else None)
+        with self._lock:
+            if len(self._counts) > 1000:
+                self._counts.clear()
+            since, count = self._counts.get(kind, (record.created, 0))
+            if record.created - since >= self._seconds:
+                if count > self._n:
+                    record.left_out = count - self._n
+                since, count = record.created, 0
+            self._counts[kind] = (since, count + 1)
+            return count < self._n
+
+
 def log_config(level: str = "INFO") -> dict[str, Any]:
     """A configuration for `logging.config.dictConfig`: JSON lines on standard error."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"json": {"()": f"{__name__}.JsonLines"}},
-        "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
+        "filters": {"bounded": {"()": f"{__name__}.Bounded"}},
+        "handlers": {
+            "lines": {
+                "class": "logging.StreamHandler",
+                "formatter": "json",
+                "filters": ["bounded"],
+                "stream": "ext://sys.stderr",
+            }
+        },
         "root": {"handlers": ["lines"], "level": "WARNING"},
         "loggers": {
             "tastespace": {"level": level},
@@ -65,12 +105,19 @@ class Metrics:
         self._beliefs = Counter(
             "tastespace_beliefs", "Requests about users, by whether their belief was cached.", ["found"], **here
         )
+        self._closed = Counter(
+            "tastespace_connections_closed", "Connections that were closed or refused, by reason.", ["reason"], **here
+        )
         self._activation = Gauge(
             "tastespace_model_activation",
             "Activation of the model that answers; the minimum over workers.",
             **here,
             multiprocess_mode="livemin",
         )
+
+    def closed(self, reason: str) -> None:
+        """Count a connection that the service closed, or did not accept."""
+        self._closed.labels(reason).inc()
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self._seconds.labels(method, route, str(status)).observe(seconds)

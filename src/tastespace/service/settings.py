@@ -33,11 +33,16 @@ class Settings:
     port: int = 8000
     workers: int = 1
     origins: tuple[str, ...] = ()  # web pages of these may send requests (CORS)
+    hosts: tuple[str, ...] = ()  # names that the header Host may have; any by default, on a loopback address its own
+    proxies: tuple[str, ...] = ()  # addresses of reverse proxies, whose X-Forwarded-For is believed
     new_items: bool = False  # whether to store ratings of items that the model does not know
     max_items: int = 1000  # in one response
     max_ratings: int = 10_000  # in one request
     body_bytes: int = 4 << 20
     seconds: float = 30.0  # request timeout
+    head_seconds: float = 10.0  # for the head of a request
+    connections: int = 1000  # open ones, per worker
+    connections_of_address: int = 200  # of them
     rate: float = 200.0  # requests per second of one client, per worker; 0 for no limit
     cached_users: int = 256  # users whose beliefs are cached, per worker
     poll_seconds: float = 0.5  # between checks for another model
@@ -48,8 +53,17 @@ class Settings:
         check_int("port", self.port, least=0)
         for name in ("workers", "max_items", "max_ratings", "body_bytes", "cached_users", "kept_versions"):
             check_int(name, getattr(self, name), least=1)
-        check_number("seconds", self.seconds, above=0)
-        check_number("poll_seconds", self.poll_seconds, above=0)
+        for name in ("connections", "connections_of_address"):
+            check_int(name, getattr(self, name), least=1)
+        for name in ("seconds", "head_seconds", "poll_seconds"):
+            check_number(name, getattr(self, name), above=0)
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError:
+                raise InvalidParameterError(
+                    f"the proxy is {proxy!r}; expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8"
+                ) from None
         check_number("rate", self.rate, least=0)
         if self.port > 65535:
             raise InvalidParameterError(f"port is {self.port}; expected one up to 65535")
@@ -84,8 +98,9 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        content = json.loads(text)
-        return cls(**{**content, "origins": tuple(content["origins"])})
+        content: dict[str, Any] = json.loads(text)
+        lists = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
+        return cls(**{**content, **lists})
 
 
 SCOPES = ("read", "write", "admin")  # each includes those before it
@@ -138,6 +153,19 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
     if len({key.digest for key in keys}) < len(keys):
         raise InvalidParameterError("two keys have the same secret; expected one each")
     return keys
+
+
+def doubts(settings: Settings) -> list[str]:
+    """What should be said of the settings when the service starts: secrets that others on the machine can read."""
+    if settings.keys is None or os.name != "posix":
+        return []
+    mode = Path(settings.keys).stat().st_mode & 0o777
+    if not mode & 0o077:
+        return []
+    return [
+        f"the file of keys {settings.keys} can be read by other users of this machine (mode {mode:o}); "
+        f"expected 600: chmod 600 {settings.keys}"
+    ]
 
 
 def _read_file(path: Path) -> Keys:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -143,7 +144,7 @@ class Store:
         if self._is_sqlite:
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if parsed.database:
-                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+                _make_private(Path(parsed.database))
         else:
             parsed = parsed.set(drivername="postgresql+psycopg")
             # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
@@ -382,6 +383,16 @@ def _connected(connect: Callable[[], AbstractContextManager[sa.Connection]]) -> 
         raise DatabaseError(
             "the ratings database cannot be reached, or refuses; nothing was stored, try again"
         ) from error
+
+
+def _make_private(file: Path) -> None:
+    """Create the database, if it is not there yet, for this user alone; SQLite's other files are made like it."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):  # Opening it will say what is wrong.
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        mode = file.stat().st_mode & 0o777
+        if mode & 0o007:  # as older versions made it
+            file.chmod(mode & ~0o007)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

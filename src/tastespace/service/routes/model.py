@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, HTTPException, Response
 
 from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.service import messages
-from tastespace.service.access import Context
+from tastespace.service.answering import as_json
+from tastespace.service.door.access import Context
 from tastespace.service.messages import Method, PlaceRequest
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
 from tastespace.service.store import Activation
@@ -89,42 +91,47 @@ def _version(entry: Activation) -> dict[str, Any]:
 
 
 @router.get("/model/outline", response_model=messages.ModelOutline)
-def outline(context: ServiceContext, client: Reader) -> Response:
+async def outline(context: ServiceContext, client: Reader) -> Response:
     """What a client needs to know before it asks: the rating scale, capabilities, attributes of items."""
     loaded = context.live.current
-    return respond({"version": loaded.version, **loaded.outline})
+    found = await context.compute(client, lambda: as_json({"version": loaded.version, **loaded.outline}), is_slow=True)
+    return respond(found)
 
 
 @router.get("/model/story", response_model=messages.ModelStory)
-def story(context: ServiceContext, client: Reader) -> Response:
+async def story(context: ServiceContext, client: Reader) -> Response:
     """How the model was fitted: chains, accuracy, noise."""
     loaded = context.live.current
-    return respond({"version": loaded.version, **loaded.story})
+    found = await context.compute(client, lambda: as_json({"version": loaded.version, **loaded.story}), is_slow=True)
+    return respond(found)
 
 
 @router.get("/map", response_model=messages.Map, responses=PENDING)
-def taste_map(context: ServiceContext, client: Reader, method: Method = "pca") -> Response:
+async def taste_map(context: ServiceContext, client: Reader, method: Method = "pca") -> Response:
     """The items in two dimensions. Made on first use, which by t-SNE takes a minute or more."""
-    content = context.maps.content(context.live.current, method)
+    loaded = context.live.current
+    content = await run_sync(context.maps.content, loaded, method, limiter=context.maps_waiting)
     return _pending() if content is None else respond(content)
 
 
 @router.get("/users/{user}/place", response_model=messages.Place, responses=PENDING)
-def place_of_user(context: ServiceContext, client: Reader, user: UserId, method: Method = "pca") -> Response:
+async def place_of_user(context: ServiceContext, client: Reader, user: UserId, method: Method = "pca") -> Response:
     """Where a user is on the map, from their ratings up to now."""
-    return _place(context, PlaceRequest(user=user, method=method))
+    return await _place(context, client, PlaceRequest(user=user, method=method))
 
 
 @router.post("/place", response_model=messages.Place, responses=PENDING)
-def place(context: ServiceContext, client: Reader, wanted: PlaceRequest) -> Response:
+async def place(context: ServiceContext, client: Reader, wanted: PlaceRequest) -> Response:
     """Where a user, or a new user with a history, is on the map."""
-    return _place(context, wanted)
+    return await _place(context, client, wanted)
 
 
-def _place(context: Context, wanted: PlaceRequest) -> Response:
+async def _place(context: Context, client: str, wanted: PlaceRequest) -> Response:
     answerer = context.answerer
-    shown = context.maps.get(answerer.loaded, wanted.method)
-    return _pending() if shown is None else respond(answerer.place(wanted, shown))
+    shown = await run_sync(context.maps.get, answerer.loaded, wanted.method, limiter=context.maps_waiting)
+    if shown is None:
+        return _pending()
+    return respond(await context.compute(client, lambda: as_json(answerer.place(wanted, shown))))
 
 
 def _pending() -> Response:

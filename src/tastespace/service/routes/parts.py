@@ -9,10 +9,10 @@ from fastapi import Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from tastespace.service.access import Context, bearer, context_of, header, limit_address, require
 from tastespace.service.answering import as_json
+from tastespace.service.door.access import Context, bearer, context_of, header, limit_address, require
+from tastespace.service.door.middleware import MEDIA_TYPE, TITLES, restore_slashes
 from tastespace.service.messages import MAX_ID_LENGTH, Problem, printable
-from tastespace.service.middleware import MEDIA_TYPE, TITLES, restore_slashes
 
 
 async def _context(request: Request) -> Context:

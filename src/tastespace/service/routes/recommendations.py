@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
@@ -14,7 +13,8 @@ from tastespace.errors import UnknownIdError
 from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of
 from tastespace.service import messages
-from tastespace.service.access import Context, authenticate, context_of
+from tastespace.service.answering import as_json
+from tastespace.service.door.access import Context, authenticate, context_of
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import Id, PredictionRequest, QuestionRequest, RecommendationRequest
 from tastespace.service.routes import parts
@@ -33,28 +33,33 @@ USER = {**TypeAdapter(Id).json_schema(), "examples": ["7"]}
 )
 async def recommendations_of_user(request: Request) -> Response:
     """The best items for a user, from their ratings up to now."""
-    await authenticate(request, "read")
-    return await _recommend(context_of(request), parts.read_message(request, RecommendationRequest, PARAMETERS))
+    client = await authenticate(request, "read")
+    wanted = parts.read_message(request, RecommendationRequest, PARAMETERS)
+    return await _recommend(context_of(request), client, wanted)
 
 
 @router.post("/recommendations", response_model=messages.Recommendations)
 async def recommendations(context: ServiceContext, client: Reader, wanted: RecommendationRequest) -> Response:
     """The best items for a user, or for a new user with a history, which is not stored."""
-    return await _recommend(context, wanted)
+    return await _recommend(context, client, wanted)
 
 
-async def _recommend(context: Context, wanted: RecommendationRequest) -> Response:
-    return parts.respond(await run_sync(context.answerer.recommendations, wanted, limiter=context.list_threads))
+async def _recommend(context: Context, client: str, wanted: RecommendationRequest) -> Response:
+    answerer = context.answerer
+    found = await context.compute(client, lambda: answerer.recommendations(wanted), is_slow=wanted.is_slow)
+    return parts.respond(found)
 
 
 @router.post("/predictions", response_model=messages.Predictions)
-def predictions(context: ServiceContext, client: Reader, wanted: PredictionRequest) -> Response:
+async def predictions(context: ServiceContext, client: Reader, wanted: PredictionRequest) -> Response:
     """How a user would rate these items, with uncertainty."""
-    return parts.respond(context.answerer.predictions(wanted))
+    answerer = context.answerer
+    found = await context.compute(client, lambda: as_json(answerer.predictions(wanted)), is_slow=wanted.is_slow)
+    return parts.respond(found)
 
 
 @router.get("/users/{user}/questions", response_model=messages.Questions)
-def questions_for_user(
+async def questions_for_user(
     context: ServiceContext,
     client: Reader,
     user: UserId,
@@ -63,21 +68,31 @@ def questions_for_user(
     goal: Literal["ratings", "list"] = "ratings",
 ) -> Response:
     """The items that a user should rate next, to learn their taste soonest."""
-    return parts.respond(context.answerer.questions(QuestionRequest(user=user, n=n, where=where, goal=goal)))
+    return await _ask(context, client, QuestionRequest(user=user, n=n, where=where, goal=goal))
 
 
 @router.post("/questions", response_model=messages.Questions)
-def questions(context: ServiceContext, client: Reader, wanted: QuestionRequest) -> Response:
+async def questions(context: ServiceContext, client: Reader, wanted: QuestionRequest) -> Response:
     """The items that a user, or a new user with a history, should rate next."""
-    return parts.respond(context.answerer.questions(wanted))
+    return await _ask(context, client, wanted)
+
+
+async def _ask(context: Context, client: str, wanted: QuestionRequest) -> Response:
+    answerer = context.answerer
+    return parts.respond(await context.compute(client, lambda: as_json(answerer.questions(wanted)), is_slow=True))
 
 
 @router.get("/items", response_model=messages.Items, tags=["items"])
-def search_items(
+async def search_items(
     context: ServiceContext, client: Reader, search: Search = "", limit: Limit = 20, offset: Offset = 0
 ) -> Response:
     """Items by title, the most rated first; all items without a search."""
-    loaded, text = context.live.current, search.strip().lower()
+    loaded = context.live.current
+    return parts.respond(await context.compute(client, lambda: as_json(_found(loaded, search, limit, offset))))
+
+
+def _found(loaded: Loaded, search: str, limit: int, offset: int) -> dict[str, Any]:
+    text = search.strip().lower()
     rows = np.arange(loaded.recommender.ratings_.n_items)
     if text:
         found = loaded.recommender.ratings_.items.ids.cast(pl.String).str.to_lowercase() == text
@@ -85,7 +100,7 @@ def search_items(
             found = found | loaded.titles.str.contains(text, literal=True)
         rows = np.flatnonzero(found.to_numpy())
     rows = rows[np.argsort(-loaded.popularity[rows], kind="stable")]
-    return parts.respond({"total": len(rows), "items": _describe(loaded, rows[offset : offset + limit])})
+    return {"total": len(rows), "items": _describe(loaded, rows[offset : offset + limit])}
 
 
 @router.get("/items/{item}", response_model=messages.CatalogueItem, tags=["items"])
@@ -99,7 +114,7 @@ def one_item(context: ServiceContext, client: Reader, item: ItemId) -> Response:
 
 
 @router.get("/items/{item}/similar", response_model=messages.SimilarItems, tags=["items"])
-def similar(
+async def similar(
     context: ServiceContext,
     client: Reader,
     item: ItemId,
@@ -108,7 +123,8 @@ def similar(
     kind: SimilarKind | None = None,
 ) -> Response:
     """The items most similar to one: all, or those that are alternatives or complements."""
-    return parts.respond(context.answerer.similar(item, n, where, kind))
+    answerer = context.answerer
+    return parts.respond(await context.compute(client, lambda: as_json(answerer.similar(item, n, where, kind))))
 
 
 def _describe(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:

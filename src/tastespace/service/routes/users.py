@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Response
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
-from tastespace.service.access import Context
+from tastespace.service.door.access import Context
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import DeletedUser, NewRating, RatingBatch, StoredCount, User, UserHistory, Users
 from tastespace.service.routes import parts

@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Collection
 from types import FrameType
 from typing import Any
@@ -159,6 +158,12 @@ def restore_slashes(text: str) -> str:
 log = logging.getLogger("tastespace.service.access")
 GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 PORT = re.compile(r":\d*$")
+GOOD_HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d*)?")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+FOREIGN = (
+    "the request comes from a web page of another site; expected one of this service, a program, or a page whose "
+    "origin is allowed (--origin)"
+)
 SECURE = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -209,9 +214,15 @@ class Guard:
         if exchange.is_announced_too_large:
             await exchange.refuse(413, TooLargeError(self._settings.body_bytes).detail)
             return
+        if not exchange.has_good_host:
+            await exchange.refuse(400, "the header Host is missing, repeated or malformed; expected one NAME:PORT")
+            return
         if self._hosts is not None and exchange.host not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             await exchange.refuse(400, f"the header Host names another machine; expected one of {known}")
+            return
+        if exchange.scope["method"] not in SAFE_METHODS and exchange.is_foreign:
+            await exchange.refuse(403, FOREIGN, "refused for web pages of other sites")
             return
         seconds = self._settings.seconds
         try:
@@ -240,13 +251,31 @@ class _Exchange:
         given = headers.get("x-request-id", "")
         self.id = given if GOOD_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = self.id
-        self.host = PORT.sub("", headers.get("host", ""))
+        hosts = headers.getlist("host")
+        self._full_host = hosts[0].lower() if hosts else ""
+        self.host = PORT.sub("", self._full_host)
+        is_missing_rightly = not hosts and scope.get("http_version") != "1.1"
+        self.has_good_host = is_missing_rightly or len(hosts) == 1 and bool(GOOD_HOST.fullmatch(hosts[0]))
+        self._headers = headers
         length = headers.get("content-length", "")
         self.is_announced_too_large = length.isdigit() and (len(length) > 18 or int(length) > settings.body_bytes)
         self._received = 0
         self.has_arrived = length in ("", "0") and "transfer-encoding" not in headers
         self._has_begun = False
         self.status = 500
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a browser says that the request comes from a page of another site, whose origin is not allowed.
+
+        Such a page may send some requests without asking (CORS), and on a service without keys they would count.
+        """
+        origin, site = self._headers.get("origin"), self._headers.get("sec-fetch-site")
+        if origin is not None and origin in self._settings.origins:
+            return False
+        if site is not None:  # Pages cannot set this header.
+            return site not in ("same-origin", "none")
+        return origin is not None and origin.partition("://")[2].lower() != self._full_host
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -268,29 +297,8 @@ class _Exchange:
                 headers.setdefault(name, value)
         await self._send(message)
 
-    async def refuse(self, status: int, detail: str) -> None:
+    async def refuse(self, status: int, detail: str, title: str | None = None) -> None:
         if self._has_begun:
             raise ConnectionAbortedError(detail)
-        await problem(status, detail, headers={"Connection": "close"})(self.scope, self._receive, self.send)
-
-
-class Rates:
-    """Rate limits per client: a token bucket that holds the tokens of two seconds."""
-
-    def __init__(self, rate: float, max_clients: int = 10_000) -> None:
-        self._rate, self._max_clients = rate, max_clients
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, client: str, now: float | None = None) -> float:
-        """Seconds until this client may send a request; 0 if it may now, which counts as a request."""
-        if not self._rate:
-            return 0.0
-        now = time.monotonic() if now is None else now
-        size = max(2 * self._rate, 1.0)
-        tokens, then = self._buckets.pop(client, (size, now))
-        tokens = min(size, tokens + (now - then) * self._rate)
-        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
-        self._buckets[client] = (tokens - 1 if not wait else tokens, now)
-        while len(self._buckets) > self._max_clients:
-            self._buckets.popitem(last=False)
-        return wait
+        answer = problem(status, detail, headers={"Connection": "close"}, title=title)
+        await answer(self.scope, self._receive, self.send)

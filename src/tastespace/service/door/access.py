@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import HTTPException, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from tastespace.service.answering import Answerer
+from tastespace.service.door.connections import network_of
+from tastespace.service.door.limits import Queue, Rates
 from tastespace.service.live_model import LiveModel
 from tastespace.service.maps import Maps
-from tastespace.service.middleware import Rates
 from tastespace.service.monitoring import Metrics
 from tastespace.service.settings import Keys, Settings
 from tastespace.service.store import Store
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +38,34 @@ class Context:
     maps: Maps
     # Threads for lists: one asks the model while another reads the database or writes its response. More would wait for
     # the interpreter: a tenth fewer responses, and the slowest took twice as long.
-    list_threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
+    quick: Queue = field(default_factory=lambda: Queue(2, 200))
+    # What takes far longer than a plain list has a thread of its own, so that plain lists do not wait for it.
+    slow: Queue = field(default_factory=lambda: Queue(1, 8))
+    maps_waiting: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4))
+    _threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(3))  # of both queues together
 
     @property
     def answerer(self) -> Answerer:
         """Answers with the current version, even if another one is activated meanwhile."""
         return Answerer(self.live.current, self.store, self.metrics, self.settings.max_items)
+
+    async def compute(self, client: str, ask: Callable[[], Result], *, is_slow: bool = False) -> Result:
+        """Ask the model in a thread when it is this client's turn; the client is charged for the time it takes."""
+
+        def timed() -> tuple[float, Result | Exception]:
+            began = time.thread_time()
+            try:
+                found: Result | Exception = ask()
+            except Exception as error:  # It took time as well.
+                found = error
+            return time.thread_time() - began, found
+
+        async with (self.slow if is_slow else self.quick).turn(client):
+            seconds, found = await run_sync(timed, limiter=self._threads)
+        self.rates.charge(client, seconds)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
 def context_of(request: Request) -> Context:
@@ -105,4 +132,4 @@ def _authenticate(request: Request, scope: str, token: HTTPAuthorizationCredenti
 
 
 def _address(request: Request) -> str:
-    return f"address {request.client.host if request.client else 'unknown'}"
+    return f"address {network_of(request.client.host) if request.client else 'unknown'}"
