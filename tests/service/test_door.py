@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import logging.config
 import os
 import resource
 import signal
@@ -229,6 +230,7 @@ def test_the_address_of_a_client_is_not_what_it_says(settings, monkeypatch):
     """Only proxies that are named may say who asks."""
     found = []
     monkeypatch.setattr(launching, "_run", found.append)
+    monkeypatch.setattr(logging.config, "dictConfig", lambda config: None)  # It would stay for other tests.
     for proxies in ((), ("10.0.0.0/8",)):
         launching.launch(
             replace(settings, proxies=proxies), level="ERROR", observer=lambda p: None, ready=lambda s, n: None
