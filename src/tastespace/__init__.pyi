@@ -2,11 +2,13 @@
 
 from tastespace.artifact import load as load
 from tastespace.artifact import save as save
+from tastespace.data.features import Features as Features
 from tastespace.data.formats.files import read as read
 from tastespace.data.ratings import Ratings as Ratings
 from tastespace.data.shapes import Shape as Shape
 from tastespace.data.sources import dataset as dataset
 from tastespace.data.splits import Split as Split
+from tastespace.data.splits import held_out_items as held_out_items
 from tastespace.data.splits import held_out_users as held_out_users
 from tastespace.data.splits import k_fold as k_fold
 from tastespace.data.splits import last_per_user as last_per_user

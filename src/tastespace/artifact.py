@@ -6,6 +6,7 @@
     users.parquet          the ids of the user rows, with attributes
     items.parquet          the ids of the item rows, with titles and attributes
     index.safetensors      an index over the items (absent if there is none)
+    item-encoding.parquet  how features are encoded, and more files of features (see `stored_features`)
 
 A folder is written beside its final location and moved there when it is complete. Checksums and values are verified
 once on each computer. A model is one of the table of models, or of the classes that the caller passes: nothing that an
@@ -44,6 +45,7 @@ from tastespace.models import MODELS, Recommender
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import TrainingSummary
 from tastespace.settings import Settings, translated
+from tastespace.stored_features import FILES, read_features, write_features
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
 from tastespace.version import __version__
@@ -63,7 +65,9 @@ MAX_VALUE = 1e30  # of plausible numbers: products of larger ones are infinite i
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
 ATTRIBUTE = "attribute:"  # prefix of the columns that are attributes
-_FILE = re.compile(r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|(users|items)\.parquet", re.ASCII)
+_FILE = re.compile(
+    r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|(users|items)\.parquet|" + FILES, re.ASCII
+)
 # The message of the kernels' binding (nanobind) for wrong arguments.
 _KERNEL_REFUSES = "incompatible function arguments"
 # Errors caused by files with other content than was saved; `_fault` distinguishes further causes.
@@ -114,6 +118,7 @@ def save(
         _write_side(folder / USERS, ratings.users, None, ratings.user_attributes)
         _write_side(folder / ITEMS, ratings.items, ratings.item_titles, ratings.item_attributes)
         manifest = _manifest(recommender, parts, measures or {})
+        manifest |= write_features(folder, ratings)
         if recommender.index_ is not None:
             check_fits(recommender.index_, recommender)
             _write_index(folder, recommender.index_, recommender, manifest)
@@ -307,7 +312,7 @@ def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> di
 
 def _implausible(file: Path) -> str | None:
     """What is wrong with the numbers of a file, if anything: they must be finite and not huge."""
-    if file.name in (USERS, ITEMS, INDEX):  # An index is tried out.
+    if file.suffix == ".parquet" or file.name == INDEX:  # An index is tried out.
         return None
     try:
         arrays = storage.read_arrays(file)
@@ -394,7 +399,7 @@ def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recomm
     learned = {f"learned_{side}": data[f"n_{side}"] for side in ("ratings", "users", "items")}
     seen = TrainingSummary.from_dict(manifest.get("seen") or learned)
     rating_range = (float(data["minimum"]), float(data["maximum"]))
-    ratings = _read_ratings(path, data, has_ratings=RATINGS in manifest["files"])
+    ratings = _read_ratings(path, data, manifest.get("features", {}), has_ratings=RATINGS in manifest["files"])
     recommender.restore(ratings, posterior, manifest["seed"], rating_range, seen)
     recommender.choice_ = manifest.get("choice")
     _try_out(recommender)
@@ -494,7 +499,7 @@ def _read_side(file: Path, side: str, n: Any) -> tuple[Vocabulary, pl.Series | N
     return Vocabulary(frame["id"].alias(side)), frame["title"] if "title" in frame.columns else None, attributes
 
 
-def _read_ratings(path: Path, data: Mapping[str, Any], *, has_ratings: bool) -> Ratings:
+def _read_ratings(path: Path, data: Mapping[str, Any], features: Mapping[str, Any], *, has_ratings: bool) -> Ratings:
     users, _, user_attributes = _read_side(path / USERS, "user", data["n_users"])
     items, titles, item_attributes = _read_side(path / ITEMS, "item", data["n_items"])
     by_user = _read_by_user(path / RATINGS, len(users), len(items)) if has_ratings else CSR.empty(len(users))
@@ -508,6 +513,8 @@ def _read_ratings(path: Path, data: Mapping[str, Any], *, has_ratings: bool) -> 
         item_titles=titles,
         item_attributes=item_attributes,
         user_attributes=user_attributes,
+        item_features=read_features(path, "item", features.get("item"), items),
+        user_features=read_features(path, "user", features.get("user"), users),
         declared_kind=_kept_kind(data, has_ratings=has_ratings),
     )
     ratings.__dict__["by_user"] = by_user  # Already grouped: the memory map itself, not a copy.

@@ -180,8 +180,8 @@ class Features:
         """A row for each id of a vocabulary; about ids that are not here nothing is known."""
         return self.take(self.ids.rows_of(vocabulary.ids), vocabulary)
 
-    def extended(self, others: Features) -> Features:
-        """These rows and those of others below them, in the columns of these."""
+    def extended(self, others: Features, ids: Vocabulary | None = None) -> Features:
+        """These rows and those of others below them, in the columns of these; `ids` are those of both, if known."""
         kept = {name: others._column(name, self) for name in self.cells.columns}
         cells = self.cells.vstack(pl.DataFrame(kept)) if kept else pl.DataFrame()
         vectors = {}
@@ -189,7 +189,9 @@ class Features:
             theirs = others._vectors(name, int(mine.values.shape[1]))
             values = _csr(sp.vstack([mine.values, theirs.values], format="csr"))
             vectors[name] = Vectors(values, np.concatenate([mine.is_missing, theirs.is_missing]))
-        ids = Vocabulary(pl.concat([self.ids.ids, others.ids.ids.cast(self.ids.ids.dtype).alias(self.ids.ids.name)]))
+        if ids is None:
+            own = self.ids.ids
+            ids = Vocabulary(pl.concat([own, others.ids.ids.cast(own.dtype).alias(own.name)]))
         return replace(self, ids=ids, cells=cells, vectors=vectors, learned=self.encoding)
 
     def joined(self, others: Features) -> Features:

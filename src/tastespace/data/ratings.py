@@ -231,6 +231,26 @@ class Ratings:
         """
         return cls.from_arrays(*dense_entries(matrix, missing, user_ids, item_ids), duplicates="error")
 
+    @classmethod
+    def of_items(
+        cls,
+        ids: Ids,
+        *,
+        titles: pl.Series | None = None,
+        attributes: pl.DataFrame | None = None,
+        features: Features | None = None,
+    ) -> Ratings:
+        """Items without a rating, and what is known of them: titles and attributes in the order of the ids."""
+        items, rows = Vocabulary.of(id_series(ids, "item"), "item")
+        if len(items) < len(rows):
+            twice = items.ids[int(np.argmax(np.bincount(rows)))]
+            raise DataError(f"item {twice!r} is there more than once", expected="each item once")
+        nothing = np.zeros(0, np.int32)
+        users = Vocabulary(pl.Series("user", [], dtype=pl.Int64))
+        alone = cls(users, items, nothing, nothing.copy(), np.zeros(0, np.float32))
+        found = None if features is None else features.aligned(items)
+        return replace(alone.with_items(titles, attributes), item_features=found)
+
     def __len__(self) -> int:
         return len(self.values)
 

@@ -113,6 +113,19 @@ def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, 
     return Split(train=ratings.take(~is_out), test=ratings.take(is_out & ~is_history), history=ratings.take(is_history))
 
 
+def held_out_items(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Split:
+    """A share of the items, at random, with all their ratings as the test part.
+
+    Of the test items the training part knows nothing; models with item features get to know those (and nothing else)
+    when they are evaluated on the split. Users all of whose ratings are of test items are new in the test part.
+    """
+    chosen = generator(seed).permutation(ratings.n_items)[: _count_of(share, ratings.n_items, "items")]
+    is_test = np.isin(ratings.item_rows, chosen)
+    if not is_test.any() or is_test.all():
+        raise DataError("no ratings would be in training or test", expected="more items, or another share")
+    return _split(ratings, np.flatnonzero(is_test))
+
+
 def _split(ratings: Ratings, test: NDArray[Any]) -> Split:
     is_test: BoolArray = np.zeros(len(ratings), np.bool_)
     is_test[test] = True

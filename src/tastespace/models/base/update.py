@@ -15,9 +15,10 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, IntArray, TimeArray, contiguous
+from tastespace.data.features import Features
 from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Vocabulary
+from tastespace.data.vocabulary import Vocabulary, is_canonical_integer
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.models.base.posterior import Posterior
 from tastespace.parameters import check_int
@@ -254,6 +255,8 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
         titles,
         _attributes(old.item_attributes, new.item_attributes, *sources),
         _attributes(old.user_attributes, new.user_attributes, *_sources(old.n_users, user_rows, len(users))),
+        _features(old.item_features, new.item_features, items),
+        _features(old.user_features, new.user_features, users),
         declared_kind=old.declared_kind or new.declared_kind,
         kind_reason=old.kind_reason if old.declared_kind is not None else new.kind_reason,
     )
@@ -279,12 +282,22 @@ def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, 
     if not is_new.any():
         return old, rows
     known, strangers = old.ids, new.ids.filter(pl.Series(is_new))
+    if known.dtype == pl.Int64 and strangers.dtype == pl.String and is_canonical_integer(strangers).all():
+        strangers = strangers.cast(pl.Int64)  # as it was typed, or read beside words
     if known.dtype != strangers.dtype:
         if known.dtype != pl.String:
             warn(f"{side} ids were integers and are texts from now on, because of the new id {strangers[0]!r}")
         known, strangers = known.cast(pl.String), strangers.cast(pl.String)
     rows[is_new] = len(old) + np.arange(len(strangers), dtype=np.int32)
     return Vocabulary(pl.concat([known, strangers.alias(known.name)])), rows
+
+
+def _features(old: Features | None, new: Features | None, ids: Vocabulary) -> Features | None:
+    """The features that the model has, in the same columns, and those of new ids below them."""
+    if old is None or len(old) == len(ids):
+        return old
+    added = Vocabulary(ids.ids[len(old) :])
+    return old.extended(Features(added) if new is None else new.aligned(added), ids)
 
 
 def _times(old: Ratings, new: Ratings) -> TimeArray | None:
