@@ -283,8 +283,10 @@ def _name_of(model: type[Recommender]) -> str:
     return MODELS.name_of(model) or f"{model.__module__}.{model.__name__}"
 
 
-def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> dict[str, str]:
-    """The missing, changed and implausible files, and what is wrong with each."""
+def _file_faults(
+    path: Path, manifest: Mapping[str, Any], *, verify: bool, found: Mapping[Path, str] | None = None
+) -> dict[str, str]:
+    """The missing, changed and implausible files, and what is wrong with each; checksums may have been found before."""
     faults = {}
     for name, expected in manifest["files"].items():
         if not (path / name).is_file():
@@ -297,7 +299,7 @@ def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> di
         mark = storage.Mark(whole)
         if not faults and not verify and mark.exists():
             return {}
-        changed = storage.changed_files({file: checksum for file, checksum in whole.items() if checksum})
+        changed = storage.changed_files({file: checksum for file, checksum in whole.items() if checksum}, found or {})
         faults |= {file.name: f"{file.name} has another checksum than when it was written" for file in changed}
         for name in manifest["files"].keys() - faults.keys():
             if fault := _implausible(path / name):
@@ -340,6 +342,41 @@ def verified(path: str | Path) -> dict[str, Any]:
     manifest = read_manifest(path)
     _raise(path, _file_faults(path, manifest, verify=True))
     return manifest
+
+
+def copy(path: Path, place: Path, *, keep: bool = False) -> None:
+    """Copy an artifact, all of which is read and must be whole; one that is there is replaced, unless it is to stay.
+
+    The copy is read-only, and shares nothing with the original that a change of the original could change.
+    """
+    while True:
+        manifest = read_manifest(path)
+        content = (path / MANIFEST).read_bytes()
+        try:
+            _copy(path, place, manifest, content, keep=keep)
+        except ArtifactError:
+            # While it was read another one may have taken its place.
+            if not (path / MANIFEST).is_file() or (path / MANIFEST).read_bytes() == content:
+                raise
+        else:
+            return
+
+
+def _copy(path: Path, place: Path, manifest: Mapping[str, Any], content: bytes, *, keep: bool) -> None:
+    try:
+        with storage.replace_folder(place, keep=keep) as new:
+            copied = {new / name: storage.copy(path / name, new / name) for name in manifest["files"]}
+            _raise(path, _file_faults(new, manifest, verify=True, found=copied))
+            (new / MANIFEST).write_bytes(content)
+            for file in new.iterdir():
+                file.chmod(0o444)
+        place.chmod(0o555)
+    except ArtifactError:
+        raise
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path}: the file {Path(error.filename).name} is missing; fit or copy it again") from error
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be copied to {place.parent}: {error.strerror or error}") from error
 
 
 def _raise(path: Path, faults: Mapping[str, str]) -> None:

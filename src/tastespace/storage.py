@@ -123,18 +123,15 @@ def remove_unfinished(folder: Path) -> None:
 
 def left_over(path: Path) -> list[Path]:
     """What killed writers of this path have left beside it; the next writer removes it."""
-    if os.name != "posix":  # Without locks on folders nobody knows whether the writer is at work.
-        return []
     name = re.compile(re.escape(f".{path.name[:100]}-") + r"[0-9a-f]{8}" + re.escape(UNFINISHED))
-    found = []
-    for entry in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
-        with suppress(OSError):
-            held = _opened(entry)
-            if _hold(held):
-                found.append(entry)
-            _release(held)
     moved = _replaced(path)
-    return [*found, moved] if path.exists() and moved.exists() else found
+    return [*_abandoned(path.parent, name), *([moved] if path.exists() and moved.exists() else [])]
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Delete unfinished files of killed writers; for folders that several processes write to."""
+    for entry in _abandoned(folder, _LEFT_OVER):
+        remove_folder(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
 def remove_folder(path: Path) -> None:
@@ -223,13 +220,17 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     path.chmod(0o644)  # It also creates files that only the owner can read.
 
 
-def changed_files(checksums: Mapping[Path, str]) -> list[Path]:
-    """The files that have another checksum."""
-    changed = []
+def changed_files(checksums: Mapping[Path, str], found: Mapping[Path, str] | None = None) -> list[Path]:
+    """The files that have another checksum; some may have been found before."""
+    changed, found = [], found or {}
     for file, checksum in checksums.items():
-        # Files of several blocks may have a plain checksum: artifacts had that at first.
+        # Artifacts had plain checksums at first, also of files of several blocks.
         is_plain = not checksum.startswith(BLOCKS)
-        if checksum != (digest_of(file) if is_plain else checksum_of(file)):
+        if is_plain and not (file in found and found[file] == checksum):
+            now = digest_of(file)
+        else:
+            now = found.get(file) or checksum_of(file)
+        if now != checksum:
             changed.append(file)
     return changed
 
@@ -387,6 +388,20 @@ def _new_folder(path: Path) -> tuple[Path, int | None]:
             if beside.exists():
                 return beside, held
             _release(held)
+
+
+def _abandoned(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """The entries of this name that no process holds."""
+    if os.name != "posix":  # Without locks on folders nobody knows whether the writer is at work.
+        return []
+    found = []
+    for entry in [entry for entry in folder.iterdir() if name.fullmatch(entry.name)]:
+        with suppress(OSError):
+            held = _opened(entry)
+            if _hold(held):
+                found.append(entry)
+            _release(held)
+    return found
 
 
 def _remove_left_over(path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from artifacts.editing import write_manifest
 from fastapi.testclient import TestClient
 from service.conftest import small_ratings
 
@@ -310,3 +313,147 @@ def test_a_new_artifact_that_waits_is_reported_at_a_start(own_settings, caplog):
     with TestClient(create_app(own_settings)) as again:
         assert version(again) == served
     assert "POST /v1/model/reload activates it" in caplog.text
+
+
+# versions are copies
+
+
+def kept(settings) -> list[str]:
+    return sorted(entry.name for entry in (settings.folder / "versions").iterdir())
+
+
+def test_versions_share_nothing_with_the_artifact(own_settings):
+    """Writing over the files of the artifact used to change the version, and kill workers that had it mapped."""
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        first, before = version(asking), asking.get("/v1/users/3/recommendations").json()
+        folder = own_settings.folder / "versions" / first
+        for file in Path(own_settings.model).iterdir():
+            assert not file.samefile(folder / file.name)
+            file.write_bytes(b"")  # as a copy over it begins
+        assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o444}
+        assert folder.stat().st_mode & 0o777 == 0o555
+        assert asking.get("/v1/users/3/recommendations?n=9").json()["items"][0] == before["items"][0]
+        shutil.rmtree(own_settings.model)
+        publish(own_settings)
+        asking.post("/v1/model/reload")
+        asking.post("/v1/model/rollback")
+        assert asking.get("/v1/users/3/recommendations").json() == before
+
+
+def test_reloading_the_same_does_nothing(own_settings):
+    """Ten of them used to delete the way back."""
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        first = version(asking)
+        publish(own_settings)
+        second = asking.post("/v1/model/reload").json()
+        assert (second["before"], second["changed"]) == (first, True)
+        for _ in range(12):
+            again = asking.post("/v1/model/reload").json()
+            assert again == second | {"before": second["version"], "changed": False}
+        publish(own_settings)  # The same seed makes the same bytes: a copy of them is no other version either.
+        assert not asking.post("/v1/model/reload").json()["changed"]
+        back = asking.post("/v1/model/rollback").json()
+        assert (back["version"], back["before"], back["reason"]) == (first, second["version"], "rollback")
+
+
+def test_what_is_refused_leaves_nothing_behind(own_settings, monkeypatch):
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        there = kept(own_settings)
+        publish(own_settings)
+        with monkeypatch.context() as patch:
+            patch.setattr(LiveModel, "_load", lambda self, *given, **named: artifact.load("/nowhere"))
+            assert asking.post("/v1/model/reload").status_code == 409
+        assert kept(own_settings) == there
+        posterior = Path(own_settings.model) / "posterior.safetensors"
+        posterior.write_bytes(posterior.read_bytes()[:-1] + b"?")
+        assert "another checksum" in asking.post("/v1/model/reload").json()["detail"]
+        assert kept(own_settings) == there
+
+
+def test_a_manifest_that_names_places_elsewhere_writes_nothing_there(own_settings, tmp_path):
+    """A model named ../../x was a folder outside of the state folder."""
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        manifest = json.loads((Path(own_settings.model) / "manifest.json").read_text())
+        write_manifest(Path(own_settings.model), manifest | {"model": "../../x"})
+        there = sorted(tmp_path.rglob("*"))
+        answer = asking.post("/v1/model/reload")
+        assert answer.status_code == 409
+        assert "../../x" in answer.json()["detail"]
+        assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_a_damaged_copy_is_taken_again(own_settings):
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        first = version(asking)
+    file = own_settings.folder / "versions" / first / "posterior.safetensors"
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with TestClient(create_app(own_settings)) as again:
+        assert version(again) == first
+        assert again.get("/v1/ready").json()["status"] == "ready"
+    assert artifact.verified(file.parent)["model"] == "bpmf"
+
+
+@pytest.fixture
+def two_machines(own_settings, small_model, tmp_path, database):
+    """Two services on one database, each with a state folder and a copy of the artifact of its own."""
+    shutil.copytree(small_model, tmp_path / "model-2")
+    here = replace(own_settings, database=database, state=str(tmp_path / "state-1"))
+    there = replace(here, model=str(tmp_path / "model-2"), state=str(tmp_path / "state-2"))
+    prepare(here)
+    with TestClient(create_app(here)) as one, TestClient(create_app(there)) as other:
+        yield (one, here), (other, there)
+
+
+def copy_model(source, target) -> None:
+    shutil.rmtree(target.model)
+    shutil.copytree(source.model, target.model)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_two_machines_swap_and_roll_back_together(two_machines):
+    (one, here), (other, there) = two_machines
+    first = version(one)
+    assert version(other) == first
+    publish(here)
+    copy_model(here, there)
+    second = one.post("/v1/model/reload").json()["version"]
+    wait_for(lambda: version(other) == second)
+    assert not other.post("/v1/model/reload").json()["changed"]
+    assert other.post("/v1/model/rollback").json()["version"] == first
+    wait_for(lambda: version(one) == first)
+    assert [asking.get("/v1/ready").json()["status"] for asking in (one, other)] == ["ready", "ready"]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_machine_without_the_active_version_says_so_until_it_has_it(two_machines):
+    (one, here), (other, there) = two_machines
+    first = version(one)
+    publish(here)
+    second = one.post("/v1/model/reload").json()["version"]
+    wait_for(lambda: other.get("/v1/ready").json()["problem"])
+    told = other.get("/v1/ready").json()
+    assert (told["status"], told["model"], told["active"]) == ("diverged", first, second)
+    assert f"the version {second} is not kept in" in told["problem"]
+    assert other.get("/v1/users/3/recommendations").status_code == 200
+    copy_model(here, there)
+    wait_for(lambda: version(other) == second)
+    assert other.get("/v1/ready").json() == one.get("/v1/ready").json()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_machine_that_starts_with_another_artifact_overturns_nothing(two_machines, small_model):
+    (one, here), (_, there) = two_machines
+    first = version(one)
+    publish(there)
+    shutil.rmtree(there.folder)
+    with TestClient(create_app(there)) as started:
+        told = started.get("/v1/ready").json()
+        assert (told["status"], told["active"]) == ("diverged", first)
+        assert started.get("/v1/users/3/recommendations").status_code == 200
+        assert version(one) == first

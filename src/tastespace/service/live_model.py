@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -24,56 +23,62 @@ from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
 from tastespace.service.settings import Settings
 from tastespace.service.store import Activation, Store
-from tastespace.storage import link, replace_folder
+from tastespace.storage import checksum_of, remove_abandoned, remove_folder
 
 
 @dataclass(frozen=True)
 class Versions:
-    """Folders of artifacts, by name."""
+    """Copies of artifacts, in read-only folders that are named by their content."""
 
     folder: Path
 
     def path(self, version: str) -> Path:
         return self.folder / version
 
-    def take(self, model: Path) -> str:
-        """Keep the artifact as it is now, even if it is replaced later: the same files, hard-linked if possible."""
+    def has(self, version: str) -> bool:
+        return self.path(version).is_dir()
+
+    def take(self, model: Path, *, again: bool = False) -> str:
+        """Keep a copy of the artifact as it is now, after all of it was read and found whole.
+
+        A copy that is kept already is only replaced if it is to be made `again`.
+        """
         version = self.name_of(model)
-        if self.path(version).is_dir():
+        if self.has(version) and not again:
+            artifact.verified(model)
             return version
-        files = [artifact.MANIFEST, *artifact.read_manifest(model)["files"]]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with replace_folder(self.path(version), keep=True) as new:
-                for name in files:
-                    link(model / name, new / name)
-        except ArtifactError:
-            raise
         except OSError as error:
-            if not self.path(version).is_dir():  # Otherwise another worker was faster.
-                raise ArtifactError(f"{model} cannot be kept in {self.folder}: {error.strerror or error}") from error
+            raise ArtifactError(f"{model} cannot be kept in {self.folder}: {error.strerror or error}") from error
+        artifact.copy(model, self.path(version), keep=not again)
         return version
 
     def name_of(self, model: Path) -> str:
-        """The version name of the artifact as it is now.
+        """The version name of the artifact as it is now, the same on every machine.
 
-        The name follows from the manifest, which has the seed, the parameters and the sizes of the files, and from the
-        time of the largest of them.
+        It follows from the manifest, which has the checksums of the files; from those of the files where it has none.
         """
         manifest = artifact.read_manifest(model)
         try:
-            text = (model / artifact.MANIFEST).read_bytes()
-            posterior = (model / "posterior.safetensors").stat()
+            known_by = (model / artifact.MANIFEST).read_bytes()
+            if "sha256" not in manifest:
+                known_by += "".join(checksum_of(model / name) for name in sorted(manifest["files"])).encode()
         except OSError as error:
             raise ArtifactError(f"{model}: the artifact cannot be read ({error.strerror})") from error
-        known_by = text + f"{posterior.st_size} {posterior.st_mtime_ns}".encode()
         return f"{manifest['model']}-{hashlib.sha256(known_by).hexdigest()[:12]}"
 
+    def drop(self, version: str) -> None:
+        remove_folder(self.path(version))
+
     def drop_others(self, kept: set[str]) -> None:
-        """Remove the folders of versions that a rollback can no longer reach."""
-        for entry in self.folder.iterdir() if self.folder.is_dir() else ():
+        """Remove the folders of versions that a rollback can no longer reach, and what killed workers left."""
+        if not self.folder.is_dir():
+            return
+        remove_abandoned(self.folder)
+        for entry in self.folder.iterdir():
             if entry.is_dir() and entry.name not in kept and not entry.name.startswith("."):
-                shutil.rmtree(entry, ignore_errors=True)
+                remove_folder(entry)
 
 
 log = logging.getLogger("tastespace.service")
@@ -167,6 +172,18 @@ class Loaded:
         return np.bincount(ratings.item_rows, minlength=ratings.n_items)
 
 
+@dataclass(frozen=True)
+class Swap:
+    """What a reload or a rollback did."""
+
+    activation: Activation
+    before: str | None  # the version that was active
+
+    @property
+    def has_changed(self) -> bool:
+        return self.before != self.activation.version
+
+
 @dataclass(eq=False)
 class LiveModel:
     """The current version, the same in every worker."""
@@ -177,7 +194,8 @@ class LiveModel:
     changed: Callable[[int], None]  # called with the number of each new activation
     _swapping: threading.Lock = field(default_factory=threading.Lock)
     _current: Loaded | None = None
-    _refused: int | None = None  # an activation that could not be loaded here
+    _refused: Any = None  # what could not be loaded here, and what there was to load it from
+    problem: str | None = None  # why this worker does not answer with the version that is active in the database
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
@@ -192,23 +210,44 @@ class LiveModel:
         return self._current
 
     def start(self) -> None:
-        """Load the last active version; a model that is new to the database becomes the first version."""
+        """Load the last active version; the artifact becomes the first version of a new database.
+
+        A machine that does not have the active version, and cannot take it from the artifact, answers with the
+        artifact: it says that it does, and does not activate it for the others.
+        """
         activation = self.store.activation()
-        if activation is None or not self.versions.path(activation.version).is_dir():
+        if activation is None:
             version = self.versions.take(self._folder)
             loaded = self._load(version)  # Tested before it is activated.
-            activation = self.store.activate(version, "start")
-            self._answer_with(loaded, activation.id)
+            self._answer_with(loaded, self.store.activate(version, "start").id)
             return
-        self._answer_with(self._load(activation.version), activation.id)
+        try:
+            loaded = self._obtained(activation.version)
+        except ArtifactError as error:
+            loaded = self._load(self.versions.take(self._folder))
+            self._note(activation, error)
+            self._answer_with(loaded, 0)
+            return
+        self._answer_with(loaded, activation.id)
         self._warn_if_another_waits()
 
-    def reload(self) -> Activation:
-        """Activate the artifact as it is now in every worker; an invalid one changes nothing."""
+    def reload(self) -> Swap:
+        """Activate the artifact as it is now in every worker; an invalid one, or the same again, changes nothing."""
         with self._swapping:
-            return self._activate(self.versions.take(self._folder), "reload")
+            before, name = self.store.activation(), self.versions.name_of(self._folder)
+            is_new = not self.versions.has(name)
+            version = self.versions.take(self._folder)
+            if before is not None and before.version == version == self.current.version:
+                log.info("the artifact has not changed: the version %s still answers", version)
+                return Swap(before, before.version)
+            try:
+                return self._activate(version, "reload")
+            except Exception:
+                if is_new:  # What is refused leaves nothing behind.
+                    self.versions.drop(version)
+                raise
 
-    def roll_back(self) -> Activation:
+    def roll_back(self) -> Swap:
         """Return to the previous version."""
         with self._swapping:
             before = self._before()
@@ -217,19 +256,20 @@ class LiveModel:
             return self._activate(before, "rollback")
 
     def refresh(self) -> None:
-        """Follow the database: another worker may have activated another version."""
+        """Follow the database: another worker, or another machine, may have activated another version."""
         activation = self.store.activation()
-        if activation is None or activation.id in (self.current.activation, self._refused):
+        if activation is None or activation.id == self.current.activation:
             return
         with self._swapping:
-            if activation.id == self.current.activation:
+            source = (activation.id, self.versions.has(activation.version), self._stamp())
+            if activation.id == self.current.activation or source == self._refused:
                 return
             try:
-                self._answer_with(self._load(activation.version), activation.id)
+                self._answer_with(self._obtained(activation.version), activation.id)
                 log.info("the version %s answers now", activation.version)
             except TastespaceError as error:
-                self._refused = activation.id
-                log.error("cannot load the version %s: %s", activation.version, error)
+                self._refused = source
+                self._note(activation, error)
 
     def follow(self, seconds: float) -> None:
         """Check for another version periodically, until stopped."""
@@ -245,28 +285,62 @@ class LiveModel:
     def stop(self) -> None:
         self._stopped.set()
 
-    def _before(self) -> str | None:
-        """The version active before the current one, not counting rollbacks."""
+    def _stack(self) -> list[str]:
+        """The versions that were active, without those that a rollback has left; the last is the active one."""
         stack: list[str] = []
         for activation in reversed(self.store.activations(1000)):
             if activation.reason == "rollback" and len(stack) > 1:
                 stack.pop()
             elif not stack or stack[-1] != activation.version:
                 stack.append(activation.version)
-        return next((version for version in reversed(stack[:-1]) if self.versions.path(version).is_dir()), None)
+        return stack
 
-    def _activate(self, version: str, reason: str) -> Activation:
-        loaded = self._load(version)
+    def _before(self) -> str | None:
+        """The version active before the current one that is kept here, not counting rollbacks."""
+        return next((version for version in reversed(self._stack()[:-1]) if self.versions.has(version)), None)
+
+    def _activate(self, version: str, reason: str) -> Swap:
+        before = self.store.activation()
+        loaded = self._load(version, verify=reason == "rollback")
         activation = self.store.activate(version, reason)
         self._answer_with(loaded, activation.id)
-        recent = {entry.version for entry in self.store.activations(self.settings.kept_versions * 2)}
-        self.versions.drop_others(recent | {version})
+        reachable = list(dict.fromkeys(reversed(self._stack())))[: self.settings.kept_versions + 1]
+        self.versions.drop_others({*reachable, version})
         log.info("the version %s answers now (%s)", version, reason)
-        return activation
+        return Swap(activation, None if before is None else before.version)
+
+    def _obtained(self, version: str) -> Loaded:
+        """A version, loaded; one that is not kept here, or damaged, is taken from the artifact if that is the same."""
+        problem = ArtifactError(f"the version {version} is not kept in {self.versions.folder}")
+        if self.versions.has(version):
+            try:
+                return self._load(version)
+            except ArtifactError as error:
+                problem = error
+        try:
+            if self.versions.name_of(self._folder) == version:
+                return self._load(self.versions.take(self._folder, again=True))
+        except ArtifactError:
+            pass  # The first problem says more.
+        raise ArtifactError(f"{problem}; {self._folder} does not have it either: copy it there from another machine")
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        """What tells one artifact in the folder from another without reading it."""
+        try:
+            found = (self._folder / artifact.MANIFEST).stat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns, found.st_ino
+
+    def _note(self, activation: Activation, error: TastespaceError) -> None:
+        self.problem = str(error)
+        log.error("cannot load the version %s: %s", activation.version, error)
 
     def _answer_with(self, loaded: Loaded, activation: int) -> None:
         loaded.activation = activation
         self._current = loaded
+        if activation:
+            self.problem = None
         self.changed(activation)
 
     def _warn_if_another_waits(self) -> None:
@@ -279,12 +353,12 @@ class LiveModel:
             text = "%s is not the version %s, which was active last and still is; POST /v1/model/reload activates it"
             log.warning(text, self._folder, self.current.version)
 
-    def _load(self, version: str) -> Loaded:
+    def _load(self, version: str, *, verify: bool = False) -> Loaded:
         """Load a version and compute a first answer, which reveals errors and fills caches."""
         if self._current is not None and self._current.version == version:
             return self._current
         path = self.versions.path(version)
-        recommender = artifact.load(path).set_params(threads=1)
+        recommender = artifact.load(path, verify=verify).set_params(threads=1)
         recommender.warns = False  # Remarks are part of the answers.
         loaded = Loaded(version, recommender, artifact.read_manifest(path), self.settings.cached_users)
         if not recommender.ratings_.n_items:

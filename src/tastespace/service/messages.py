@@ -329,8 +329,12 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    status: Literal["ready"]
+    """The version that answers here, and the one that is active in the database."""
+
+    status: Literal["ready", "diverged"]
     model: str
+    active: str | None
+    problem: str | None = Field(description="Why another version than the active one answers.")
 
 
 class Pending(BaseModel):
@@ -346,6 +350,13 @@ class VersionInfo(BaseModel):
     version: str
     reason: str
     at: datetime
+
+
+class Swap(VersionInfo):
+    """What a reload or a rollback did."""
+
+    before: str | None = Field(description="The version that was active.")
+    changed: bool = Field(description="False if the artifact is the version that answers already.")
 
 
 class ModelInfo(BaseModel):

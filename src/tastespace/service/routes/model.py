@@ -12,6 +12,7 @@ from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.service import messages
 from tastespace.service.answering import as_json
 from tastespace.service.door.access import Context
+from tastespace.service.live_model import Swap
 from tastespace.service.messages import Method, PlaceRequest
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
 from tastespace.service.store import Activation
@@ -29,9 +30,20 @@ async def health() -> Response:
 
 @router.get("/ready", response_model=messages.Ready, tags=["service"])
 def ready(context: ServiceContext, client: AnyClient) -> Response:
-    """Whether requests can be answered: a model is loaded, and the database is reachable."""
-    context.store.ping()
-    return respond({"status": "ready", "model": context.live.current.version})
+    """Whether requests can be answered: a model is loaded, and the database is reachable.
+
+    A machine that cannot load the version that is active in the database answers with another one, and says so.
+    """
+    active, model = context.store.activation(), context.live.current.version
+    has_diverged = active is not None and active.version != model
+    return respond(
+        {
+            "status": "diverged" if has_diverged else "ready",
+            "model": model,
+            "active": None if active is None else active.version,
+            "problem": context.live.problem if has_diverged else None,
+        }
+    )
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
@@ -66,21 +78,22 @@ def model(context: ServiceContext, client: Reader) -> Response:
     )
 
 
-@router.post("/model/reload", response_model=messages.VersionInfo)
+@router.post("/model/reload", response_model=messages.Swap)
 def reload(context: ServiceContext, client: Administrator) -> Response:
-    """Load the artifact as it is on disk now, in every worker; one that cannot be read changes nothing."""
+    """Load the artifact as it is on disk now, in every worker; a damaged one, or the same again, changes nothing."""
     return _swap(context.live.reload)
 
 
-@router.post("/model/rollback", response_model=messages.VersionInfo)
+@router.post("/model/rollback", response_model=messages.Swap)
 def roll_back(context: ServiceContext, client: Administrator) -> Response:
-    """Return to the previous version."""
+    """Return to the previous version; `before` is the one that answered until now."""
     return _swap(context.live.roll_back)
 
 
-def _swap(change: Callable[[], Activation]) -> Response:
+def _swap(change: Callable[[], Swap]) -> Response:
     try:
-        return respond(_version(change()))
+        done = change()
+        return respond(_version(done.activation) | {"before": done.before, "changed": done.has_changed})
     except (ArtifactError, InvalidParameterError) as error:
         raise HTTPException(409, f"the model was not changed: {error}") from error
 
