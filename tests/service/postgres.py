@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -47,6 +49,20 @@ class Postgres:
     def start(self) -> None:
         settings = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", str(self._folder / "log"), "-o", settings, "start")
+
+    def freeze(self) -> None:
+        """Let it accept connections, which the kernel does, and answer nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        parent = int(Path(self._data, "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for process in [parent, *map(int, children)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
 
     def stop(self) -> None:
         """As a crash would."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx2 as httpx
@@ -172,6 +173,31 @@ def test_the_database_goes_away_and_comes_back(settings, postgres):
             postgres.start()
         assert asking.get("/v1/ready").status_code == 200
         assert asking.get("/v1/users/x/ratings").json()["total"] == 1
+        assert asking.put("/v1/users/x/ratings/2", json={"rating": 5}).status_code == 200
+
+
+def test_a_database_that_accepts_but_does_not_answer(settings, postgres):
+    """Lists that need nothing of it are answered all the while, and those that do are refused, not kept waiting."""
+    changed = replace(settings, database=postgres.url)
+    prepare(changed)
+    with TestClient(create_app(changed)) as asking:
+        history = {"history": {"1": 5}, "n": 3}
+        assert asking.get("/v1/users/x/recommendations").status_code == 200
+        postgres.freeze()
+        try:
+            with ThreadPoolExecutor(30) as pool:
+                known = [pool.submit(asking.get, f"/v1/users/{n}/recommendations") for n in range(20)]
+                sent = [pool.submit(asking.post, "/v1/recommendations", json=history) for _ in range(10)]
+                assert {answer.result().status_code for answer in sent} == {200}
+                assert {answer.result().status_code for answer in known} == {503}
+            assert asking.put("/v1/users/x/ratings/2", json={"rating": 5}).status_code == 503
+            assert asking.get("/v1/health").status_code == 200
+        finally:
+            postgres.thaw()
+        for _ in range(600):
+            if asking.get("/v1/ready").status_code == 200:
+                break
+            time.sleep(0.05)
         assert asking.put("/v1/users/x/ratings/2", json={"rating": 5}).status_code == 200
 
 

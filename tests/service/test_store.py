@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 import traceback
-from datetime import UTC, datetime
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -127,6 +130,68 @@ def test_many_write_at_the_same_time(store):
     assert answers.count(None) == 1
     assert store.person("bob").version == 1
     assert {answer for answer in answers if answer} == {f"answer of {store.history('bob')['1']:.0f}"}
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda store: store.rate([RatingRow("ann", "1", 3.0)]),
+        lambda store: store.forget("ann"),
+        lambda store: store.delete_rating("ann", "1"),
+    ],
+    ids=["rate", "forget", "delete_rating"],
+)
+def test_writers_lock_people_before_ratings(store, write):
+    """All in the same order; deletions and bulk writes once locked ratings first, each in an order of its own."""
+    store.rate([RatingRow("ann", "1", 4.0)])
+    with ThreadPoolExecutor(1) as pool:
+        with store._write_engine.begin() as connection:
+            connection.execute(sa.text("SELECT 1 FROM people WHERE id = 'ann' FOR UPDATE"))
+            writing = pool.submit(write, store)
+            time.sleep(0.2)
+            connection.execute(sa.text("SELECT 1 FROM ratings WHERE user_id = 'ann' FOR UPDATE NOWAIT"))
+            assert not writing.done()
+        writing.result()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_deadlock_is_tried_again(store):
+    """Another program may lock in another order."""
+    store.rate([RatingRow("ann", "1", 4.0), RatingRow("bob", "1", 4.0)])
+    holds_bob, other = threading.Event(), store._write_engine
+    done: list[str | None] = []
+
+    def both() -> None:
+        holds_bob.wait(10)
+        done.append(store.rate([RatingRow("ann", "2", 4.0), RatingRow("bob", "2", 4.0)]))
+
+    writer = threading.Thread(target=both)
+    writer.start()
+    with contextlib.suppress(sa.exc.OperationalError), other.begin() as connection:
+        connection.execute(sa.text("UPDATE people SET version = version WHERE id = 'bob'"))
+        holds_bob.set()
+        time.sleep(0.3)  # It has ann by now, and waits for bob.
+        connection.execute(sa.text("UPDATE people SET version = version WHERE id = 'ann'"))
+    writer.join()
+    assert done == [None]
+    assert store.history("ann") == store.history("bob") == {"1": 4.0, "2": 4.0}
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_keys_are_judged_by_the_clock_of_the_database(store, monkeypatch):
+    """A machine whose clock is two days ahead does not make others forget theirs."""
+    once = RequestKey("shop", "k", "of this")
+    assert store.rate([RatingRow("ann", "1", 4.0)], once, "answer") is None
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=2)
+
+    monkeypatch.setattr("tastespace.service.store.datetime", Ahead)
+    store.rate([RatingRow("bob", "1", 4.0)], RequestKey("shop", "another", "of that"), "answer")
+    assert store.rate([RatingRow("ann", "1", 4.0)], once, "answer") == "answer"
 
 
 def test_who_reads_does_not_wait_for_who_writes(store):

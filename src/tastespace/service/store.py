@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 import sqlalchemy as sa
@@ -72,6 +74,11 @@ activations = Table(  # the last row has the version of the model that answers
 
 BLOCK = 10_000  # rows sent to the database at once
 BUSY_SECONDS = 10  # to wait for another writer
+READ_SECONDS, WRITE_SECONDS = 2.0, 20.0  # for an answer of PostgreSQL
+SILENT_SECONDS = 1.0  # how long a database that did not answer is not asked again
+ATTEMPTS = 6  # to write what others write at the same time
+CONFLICTS = ("40P01", "40001", "55P03")  # PostgreSQL: a deadlock, no serial order, a lock that took too long
+Result = TypeVar("Result")
 REMEMBERED = timedelta(days=1)  # how long an idempotency key is known
 # Executed with every request: built once.
 ONE_PERSON = sa.select(people.c.version, people.c.deleted_at).where(people.c.id == sa.bindparam("user"))
@@ -148,7 +155,7 @@ class Store:
         else:
             parsed = parsed.set(drivername="postgresql+psycopg")
             # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
-            options |= {"max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+            options |= {"max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 2}}
         self.url = parsed.render_as_string(hide_password=True)
         self._write_engine = sa.create_engine(parsed, **options)
         # Readers have their own connections: switching the isolation level takes longer than the most common query.
@@ -157,6 +164,11 @@ class Store:
             for engine in (self._write_engine, self._read_engine):
                 sa.event.listen(engine, "connect", _prepare_sqlite)
             sa.event.listen(self._write_engine, "begin", _begin_immediate)
+        else:
+            for engine, seconds in ((self._read_engine, READ_SECONDS), (self._write_engine, WRITE_SECONDS)):
+                sa.event.listen(engine, "do_connect", _answering_within(seconds))
+            sa.event.listen(self._write_engine, "connect", _limit_locks)
+        self._silent_until = 0.0
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
 
     def close(self) -> None:
@@ -167,7 +179,7 @@ class Store:
         """Bring the tables up to date; several processes may try at the same time."""
         config = Config()
         config.set_main_option("script_location", "tastespace.service:migrations")
-        with self._write() as connection:
+        with self._write(is_long=True) as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412365)"))  # any number, always the same
             config.attributes["connection"] = connection
@@ -206,45 +218,54 @@ class Store:
         with self._read() as connection:
             return list(connection.execute(query.order_by(people.c.id).limit(limit)).scalars())
 
+    # Writers lock in the same order: an idempotency key, people by their ids, then ratings by user and item. Whoever
+    # writes ratings of a user has locked the user, so that no two wait for each other.
+
     def rate(self, new: Sequence[RatingRow], once: RequestKey | None = None, body: str = "") -> str | None:
         """Store ratings, all or none; the first response, if this request was carried out before, else None."""
-        try:
-            return self._rate(new, once, body)
-        except ConflictError:  # The same request came twice at once; the other one has been carried out by now.
-            return self._rate(new, once, body)
+        latest = {(one.user, one.item): one for one in new}  # The last rating of a pair counts.
+        ordered = [latest[pair] for pair in sorted(latest)]
 
-    def _rate(self, new: Sequence[RatingRow], once: RequestKey | None, body: str) -> str | None:
-        with self._write() as connection:
-            before = None if once is None else self._replay(connection, once, body)
+        def write(connection: sa.Connection) -> str | None:
+            now = self._now(connection)
+            before = None if once is None else self._replay(connection, once, body, now)
             if before is not None:
                 return before
-            now = datetime.now(UTC)
-            latest = {(one.user, one.item): one for one in new}  # The last rating of a pair counts.
+            self._touch(connection, {one.user for one in ordered})
             rows = [
                 {"user_id": one.user, "item_id": one.item, "value": one.value, "rated_at": one.at or now}
-                for one in latest.values()
+                for one in ordered
             ]
-            for block in _blocks(sorted(rows, key=lambda row: (row["user_id"], row["item_id"]))):
+            for block in _blocks(rows):
                 self._upsert(connection, block)
-            self._touch(connection, {one.user for one in new})
-        return None
+            return None
+
+        # If the same request came twice at once, the other one has been carried out when this is tried again.
+        return self._written(write)
 
     def delete_rating(self, user: str, item: str) -> bool:
         """Delete one rating; False if there was none."""
-        with self._write() as connection:
-            own = (ratings.c.user_id == user, ratings.c.item_id == item)
+        own = (ratings.c.user_id == user, ratings.c.item_id == item)
+
+        def write(connection: sa.Connection) -> bool:
+            connection.execute(ONE_PERSON.with_for_update(), {"user": user})
             gone = connection.execute(sa.delete(ratings).where(*own)).rowcount
             if gone:
                 self._touch(connection, {user})
-        return bool(gone)
+            return bool(gone)
+
+        return self._written(write)
 
     def forget(self, user: str) -> int:
         """Delete all ratings of a user, and mark what a model learned from them as not to be used; how many."""
-        with self._write() as connection:
-            gone = connection.execute(sa.delete(ratings).where(ratings.c.user_id == user)).rowcount
+
+        def write(connection: sa.Connection) -> int:
+            now = self._now(connection)
             self._touch(connection, {user})
-            connection.execute(sa.update(people).where(people.c.id == user).values(deleted_at=datetime.now(UTC)))
-        return int(gone)
+            connection.execute(sa.update(people).where(people.c.id == user).values(deleted_at=now))
+            return int(connection.execute(sa.delete(ratings).where(ratings.c.user_id == user)).rowcount)
+
+        return self._written(write)
 
     def counts(self) -> tuple[int, int]:
         """Number of ratings, and of users who have or had some."""
@@ -276,7 +297,7 @@ class Store:
         total = len(trained)
         users, items = trained.user_ids().cast(pl.String), trained.item_ids().cast(pl.String)
         rows = pl.DataFrame({"user_id": users, "item_id": items, "value": trained.values.astype(float)})
-        with self._write() as connection:
+        with self._write(is_long=True) as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412366)"))
             there = (
@@ -285,14 +306,14 @@ class Store:
             )
             if there is not None:
                 return 0
+            user_ids = sorted(trained.users.ids.cast(pl.String).to_list())
+            for names in _blocks([{"id": name, "version": 1} for name in user_ids]):
+                connection.execute(self._insert(people).on_conflict_do_nothing(), names)
             for start in range(0, total, BLOCK):
                 # The last rating of a pair counts, as in the model.
                 block = rows[start : start + BLOCK].unique(["user_id", "item_id"], keep="last", maintain_order=True)
                 self._upsert(connection, block.to_dicts())
                 observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
-            user_ids = trained.users.ids.cast(pl.String).to_list()
-            for names in _blocks([{"id": name, "version": 1} for name in user_ids]):
-                connection.execute(self._insert(people).on_conflict_do_nothing(), names)
             connection.execute(
                 sa.insert(imports).values(id=1, fingerprint=fingerprint, n_ratings=total, imported_at=datetime.now(UTC))
             )
@@ -301,8 +322,8 @@ class Store:
     # activations
 
     def activate(self, version: str, reason: str) -> Activation:
-        now = datetime.now(UTC)
         with self._write() as connection:
+            now = self._now(connection)
             done = connection.execute(
                 sa.insert(activations).values(version=version, reason=reason, activated_at=now)
             ).inserted_primary_key
@@ -320,11 +341,20 @@ class Store:
             rows = connection.execute(sa.select(activations).order_by(activations.c.id.desc()).limit(limit))
             return [Activation(row.id, row.version, row.reason, utc(row.activated_at)) for row in rows]
 
-    def _replay(self, connection: sa.Connection, once: RequestKey, body: str) -> str | None:
+    def _now(self, connection: sa.Connection) -> datetime:
+        """The time of the database: several machines may use one, and their clocks differ."""
+        if self._is_sqlite:
+            return datetime.now(UTC)
+        now: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+        return utc(now)
+
+    def _replay(self, connection: sa.Connection, once: RequestKey, body: str, now: datetime) -> str | None:
         """The earlier response; if there is none, the request is recorded with the response that it will get."""
         own = sa.and_(answered.c.client == once.client, answered.c.key == once.key)
-        now = datetime.now(UTC)
-        connection.execute(sa.delete(answered).where(answered.c.answered_at < now - REMEMBERED))
+        # Those that another request drops at the same time are left to it.
+        old = sa.select(answered.c.client, answered.c.key).where(answered.c.answered_at < now - REMEMBERED)
+        old = old.limit(BLOCK).with_for_update(skip_locked=True)
+        connection.execute(sa.delete(answered).where(sa.tuple_(answered.c.client, answered.c.key).in_(old)))
         row = connection.execute(sa.select(answered.c.fingerprint, answered.c.body).where(own)).first()
         if row is None:
             values = {"client": once.client, "key": once.key, "fingerprint": once.fingerprint, "body": body}
@@ -350,11 +380,64 @@ class Store:
         changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
         connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed), rows)
 
-    def _read(self) -> AbstractContextManager[sa.Connection]:
-        return _connected(self._read_engine.connect)
+    def _written(self, write: Callable[[sa.Connection], Result]) -> Result:
+        """Carry out a transaction, again if others wrote the same rows at the same time."""
+        for attempt in range(ATTEMPTS):
+            try:
+                with self._write() as connection:
+                    return write(connection)
+            except ConflictError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(random.uniform(0, 0.01 * 2**attempt))
+        raise AssertionError
 
-    def _write(self) -> AbstractContextManager[sa.Connection]:
-        return _connected(self._write_engine.begin)
+    def _read(self) -> AbstractContextManager[sa.Connection]:
+        return self._connected(self._read_engine.connect)
+
+    def _write(self, *, is_long: bool = False) -> AbstractContextManager[sa.Connection]:
+        """A transaction; a long one may wait for as long as it takes."""
+        return self._connected(self._write_engine.begin, is_long=is_long)
+
+    @contextmanager
+    def _connected(
+        self, connect: Callable[[], AbstractContextManager[sa.Connection]], *, is_long: bool = False
+    ) -> Iterator[sa.Connection]:
+        """Raise database errors as our own, without their messages: these may contain values or a password.
+
+        A database that does not answer is asked by one request at a time: the others are refused at once, so that they
+        do not all wait in threads that other requests need.
+        """
+        began = time.monotonic()
+        if self._silent_until > began:
+            raise DatabaseError("the ratings database does not answer; nothing was stored, try again")
+        if self._silent_until:
+            self._silent_until = began + WRITE_SECONDS  # This one asks.
+        try:
+            with connect() as connection:
+                if is_long and not self._is_sqlite:
+                    connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+                    with _without_limit(connection.connection.dbapi_connection):
+                        yield connection
+                else:
+                    yield connection
+        except IntegrityError as error:
+            self._silent_until = 0.0
+            raise ConflictError("another request wrote the same row at the same time; try again") from error
+        except SQLAlchemyError as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", None) in CONFLICTS:
+                self._silent_until = 0.0
+                raise ConflictError("other requests write the same rows at the same time; try again") from error
+            now = time.monotonic()
+            is_silent = not self._is_sqlite and now - began > 1
+            self._silent_until = now + SILENT_SECONDS if is_silent else 0.0
+            raise DatabaseError(
+                "the ratings database cannot be reached, or refuses; nothing was stored, try again"
+            ) from error
+        except BaseException:
+            self._silent_until = 0.0
+            raise
+        self._silent_until = 0.0
 
     @contextmanager
     def _snapshot(self) -> Iterator[sa.Connection]:
@@ -371,18 +454,56 @@ class Store:
                 connection.exec_driver_sql("ROLLBACK")
 
 
+def _limit_locks(connection: Any, _: Any) -> None:
+    """Wait for the locks of others for less than for an answer: what others do at the same time is no fault."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '5s'")
+    connection.commit()
+
+
 @contextmanager
-def _connected(connect: Callable[[], AbstractContextManager[sa.Connection]]) -> Iterator[sa.Connection]:
-    """Raise database errors as our own, without their messages: these may contain values or a password."""
+def _without_limit(connection: Any) -> Iterator[None]:
+    seconds, connection.seconds = connection.seconds, None
     try:
-        with connect() as connection:
-            yield connection
-    except IntegrityError as error:
-        raise ConflictError("another request wrote the same row at the same time; try again") from error
-    except SQLAlchemyError as error:
-        raise DatabaseError(
-            "the ratings database cannot be reached, or refuses; nothing was stored, try again"
-        ) from error
+        yield
+    finally:
+        connection.seconds = seconds
+
+
+def _answering_within(seconds: float) -> Callable[..., Any]:
+    """How to connect to PostgreSQL so that each answer comes in time, or the connection is given up.
+
+    A server that accepts but does not answer (stopped, or behind a network that swallows packets) would otherwise keep
+    the threads that wait for it.
+    """
+    import psycopg
+
+    class Connection(psycopg.Connection[Any]):
+        seconds: float | None = None
+
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+            until = gen if self.seconds is None else _until(gen, time.monotonic() + self.seconds, self)
+            return super().wait(until, *arguments, **options)
+
+    def _until(gen: Any, deadline: float, connection: Connection) -> Any:
+        """The same exchange with the server; it gets control about ten times a second while it waits."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > deadline:
+                    connection.close()
+                    raise psycopg.OperationalError("the server did not answer in time")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def connect(dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
+        made = Connection.connect(*arguments, **options)
+        made.seconds = seconds
+        return made
+
+    return connect
 
 
 def _make_private(file: Path) -> None:
