@@ -38,9 +38,9 @@ def fitted(data: Path | None, threads: int, names: tuple[str, ...]) -> dict[str,
     warnings.simplefilter("ignore", ConvergenceWarning)
     ratings = movielens.ratings(data)
     models = {
-        "als": ts.ALS(n_factors=N_FACTORS, regularisation=0.05, sweeps=5, seed=0),
+        "als": ts.ALS(n_factors=N_FACTORS, regularization=0.05, sweeps=5, seed=0),
         "ease": ts.EASE(),
-        "implicit-als": ts.ImplicitALS(n_factors=N_FACTORS, regularisation=10.0, strength=10.0, sweeps=3, seed=0),
+        "implicit-als": ts.ImplicitALS(n_factors=N_FACTORS, regularization=10.0, strength=10.0, sweeps=3, seed=0),
         "bpmf": ts.BPMF(n_factors=N_FACTORS, seed=0),
         "joint": ts.Joint(n_factors=N_FACTORS, seed=0),
     }

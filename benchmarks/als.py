@@ -8,7 +8,7 @@
    other program takes one of two cores away.
 3. Seconds to the same test RMSE at D = 32. The strength and the sweeps of each peer are the best of a grid
    on the test ratings, and so is our fixed strength; "search" is what the whole grid took. With
-   regularisation="auto" tastespace has seen no test rating, and its search is part of its time. "until
+   regularization="auto" tastespace has seen no test rating, and its search is part of its time. "until
    below" is our fixed strength stopped after the first sweep that is better than that peer's best, again
    judged on the test ratings. Fit times include all set-up from a library's own input (cmfrec: COO matrix,
    LensKit: Dataset, tastespace: ungrouped Ratings).
@@ -70,7 +70,7 @@ class Competitors:
 
     def tastespace(self, n_factors: int, strength: float, sweeps: int, *, threads: int = 1) -> ALS:
         """Weighted-lambda, as the peers have it, and no early stop."""
-        model = ALS(n_factors=n_factors, regularisation=strength, weighting="weighted", seed=0, threads=threads)
+        model = ALS(n_factors=n_factors, regularization=strength, weighting="weighted", seed=0, threads=threads)
         model.set_params(sweeps=sweeps, tolerance=0.0).fit(ungrouped(self.train))
         assert len(model.posterior_.losses) == sweeps
         return model
@@ -128,7 +128,7 @@ def sweep_times(data: Path | None, n_factors: int, rounds: int) -> dict[str, har
 
 def thread_times(data: Path | None, n_factors: int, rounds: int) -> dict[int, harness.Timing]:
     """Seconds of single sweeps of ours on one and on two threads, from the same state."""
-    model = ALS(n_factors=n_factors, regularisation=COMMON_STRENGTH, sweeps=1, seed=0, threads=1)
+    model = ALS(n_factors=n_factors, regularization=COMMON_STRENGTH, sweeps=1, seed=0, threads=1)
     train = movielens.split(data).train
     posterior = model.fit(train).posterior_
     state, rng = ALSState(posterior.users, posterior.items), np.random.default_rng(0)
@@ -169,7 +169,7 @@ def sweeps_below(competitors: Competitors, parts: Split, n_factors: int, rmse: f
 
 def fixed(n_factors: int, sweeps: int = 30) -> ALS:
     """Ours with a fixed strength: the default weighting and stopping rule."""
-    return ALS(n_factors=n_factors, regularisation=OUR_STRENGTH, sweeps=sweeps, seed=0, threads=1)
+    return ALS(n_factors=n_factors, regularization=OUR_STRENGTH, sweeps=sweeps, seed=0, threads=1)
 
 
 def times_to_rmse(data: Path | None, n_factors: int, rounds: int, quick: bool) -> dict[str, Any]:

@@ -57,15 +57,15 @@ def rmse(model: ALS, parts: Split) -> float:
 
 def point(weighting: str, users: float, items: float, parts: Split, *, sweeps: int = GRID_SWEEPS) -> ALS:
     """ALS at given strengths, all sweeps."""
-    model = ALS(n_factors=N_FACTORS, regularisation=users, weighting=weighting, seed=0, threads=1)
-    model.set_params(user_regularisation=users, user_bias_regularisation=users)
-    model.set_params(item_regularisation=items, item_bias_regularisation=items)
+    model = ALS(n_factors=N_FACTORS, regularization=users, weighting=weighting, seed=0, threads=1)
+    model.set_params(user_regularization=users, user_bias_regularization=users)
+    model.set_params(item_regularization=items, item_bias_regularization=items)
     return model.set_params(sweeps=sweeps, tolerance=0.0).fit(parts.train)
 
 
 def learned(weighting: str, parts: Split, settings: EmpiricalBayes | None = None) -> ALS:
     settings = EmpiricalBayes() if settings is None else settings
-    model = ALS(n_factors=N_FACTORS, regularisation=settings, weighting=weighting, seed=0, threads=1)
+    model = ALS(n_factors=N_FACTORS, regularization=settings, weighting=weighting, seed=0, threads=1)
     return model.fit(parts.train)
 
 
@@ -89,11 +89,11 @@ def of_grid(options: argparse.Namespace) -> list[str]:
         )
         ratio = timings["empirical Bayes"].times(timings["grid"])
         best = min(errors.values())
-        found = model.regularisation_
+        found = model.regularization_
         maps = {}
         for multiple in MULTIPLES:
             strong = ALS(n_factors=N_FACTORS, weighting=weighting, seed=0, threads=1, tolerance=0.0)
-            strong.set_params(**{f"{k}_regularisation": multiple * v for k, v in _blocks(found).items()})
+            strong.set_params(**{f"{k}_regularization": multiple * v for k, v in _blocks(found).items()})
             maps[multiple] = rmse(strong.fit(parts.train), parts)
         error = rmse(model, parts)
         results[weighting] = {

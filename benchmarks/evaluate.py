@@ -25,7 +25,7 @@ MOST_SECONDS, MOST_MEMORY = 20.0, 1.0
 def prepare(data: Path | None, folder: Path) -> None:
     """Fit two models and keep them, with the test ratings, for a process of their own."""
     split = movielens.split(data)
-    als = ts.ALS(n_factors=N_FACTORS, regularisation=0.05, sweeps=10, seed=0, threads=THREADS).fit(split.train)
+    als = ts.ALS(n_factors=N_FACTORS, regularization=0.05, sweeps=10, seed=0, threads=THREADS).fit(split.train)
     ts.save(als, folder / "als")
     ts.save(ts.Popular().fit(split.train), folder / "popular")
     split.test.to_polars().write_parquet(folder / "test.parquet")

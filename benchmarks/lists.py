@@ -304,7 +304,7 @@ def models(kind: str) -> dict[str, Model]:
     """Of ours, all that make lists of this; then the peers."""
     stars = kind == "stars"
     lambdas = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-    ease = Model(ours(ts.EASE, as_choices=True), [grid(regularisation=lambdas)])
+    ease = Model(ours(ts.EASE, as_choices=True), [grid(regularization=lambdas)])
     als = Model(ours(ts.ImplicitALS, as_choices=True), start={"n_factors": 64 if stars else 128, "seed": 0})
     if stars:
         found = {
@@ -315,7 +315,7 @@ def models(kind: str) -> dict[str, Model]:
     else:
         found = {"fit": Model(None)}
         found["logistic"] = Model(
-            ours(ts.LogisticMF), [grid(regularisation=(2.0, 3.0, 4.0))], {"n_factors": 128, "seed": 0}
+            ours(ts.LogisticMF), [grid(regularization=(2.0, 3.0, 4.0))], {"n_factors": 128, "seed": 0}
         )
     values = ("pairs", "liked") if stars else ("log counts",)
     return {

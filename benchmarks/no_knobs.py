@@ -45,9 +45,9 @@ def by_grid(train: ts.Ratings) -> ts.ALS:
 
 def at(users: float, items: float) -> ts.ALS:
     """ALS with these strengths."""
-    own = {"user_regularisation": users, "user_bias_regularisation": users}
-    own |= {"item_regularisation": items, "item_bias_regularisation": items}
-    return ts.ALS(regularisation=users, sweeps=15, tolerance=0.0, **own, **ALWAYS)
+    own = {"user_regularization": users, "user_bias_regularization": users}
+    own |= {"item_regularization": items, "item_bias_regularization": items}
+    return ts.ALS(regularization=users, sweeps=15, tolerance=0.0, **own, **ALWAYS)
 
 
 def by_tuning(train: ts.Ratings) -> Any:
@@ -58,13 +58,13 @@ WAYS: dict[str, Callable[[ts.Ratings], Any]] = {
     "als, grid": by_grid,
     "als, tune": by_tuning,
     "als, auto": lambda train: ts.ALS(**ALWAYS).fit(train),
-    "als, empirical Bayes": lambda train: ts.ALS(regularisation="empirical-bayes", **ALWAYS).fit(train),
-    "als, empirical Bayes, 160 draws": lambda train: ts.ALS(regularisation="empirical-bayes:draws=160", **ALWAYS).fit(
+    "als, empirical Bayes": lambda train: ts.ALS(regularization="empirical-bayes", **ALWAYS).fit(train),
+    "als, empirical Bayes, 160 draws": lambda train: ts.ALS(regularization="empirical-bayes:draws=160", **ALWAYS).fit(
         train
     ),
-    "pmf, empirical Bayes": lambda train: ts.PMF(regularisation="empirical-bayes", **ALWAYS).fit(train),
+    "pmf, empirical Bayes": lambda train: ts.PMF(regularization="empirical-bayes", **ALWAYS).fit(train),
     "monotone, auto": lambda train: ts.MonotoneMF(**ALWAYS).fit(train),
-    "monotone, empirical Bayes": lambda train: ts.MonotoneMF(regularisation="empirical-bayes", **ALWAYS).fit(train),
+    "monotone, empirical Bayes": lambda train: ts.MonotoneMF(regularization="empirical-bayes", **ALWAYS).fit(train),
     "als, n_factors auto": lambda train: ts.ALS(n_factors="auto", **ALWAYS).fit(train),
     "vb, n_factors auto": lambda train: ts.VB(n_factors="auto", **ALWAYS).fit(train),
     "bpmf": lambda train: ts.BPMF(**ALWAYS).fit(train),

@@ -40,7 +40,7 @@ def choices(data: Path, name: str) -> sp.csr_matrix:
 
 def same(data: Path, name: str, starts: int) -> dict[str, dict[str, float]]:
     part = lists.Part.of(lists.SETS[name][1](data), "implicit")
-    settings = {"n_factors": FACTORS, "regularisation": RIDGE, "strength": STRENGTH, "weighting": "plain"}
+    settings = {"n_factors": FACTORS, "regularization": RIDGE, "strength": STRENGTH, "weighting": "plain"}
     ours = lists.ours(ts.ImplicitALS)
     found = {
         "tastespace": [ours(part, **settings, sweeps=SWEEPS, tolerance=0.0, seed=seed) for seed in range(starts)],

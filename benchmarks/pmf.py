@@ -58,7 +58,7 @@ class Competitors:
     def tastespace(self, settings: Settings) -> PMF:
         """Epochs alone: nothing is searched, nothing held out."""
         model = PMF(
-            n_factors=N_FACTORS, regularisation=settings.strength, learning_rate=settings.rate, seed=0, threads=1
+            n_factors=N_FACTORS, regularization=settings.strength, learning_rate=settings.rate, seed=0, threads=1
         )
         model.set_params(early_stopping=False, epochs=settings.epochs, schedule="constant")
         return model.fit(replace(self.train))  # without what has been computed from them

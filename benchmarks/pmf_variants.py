@@ -23,7 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     'form="sigmoid"': {"form": "sigmoid"},
     'weighting="weighted"': {"weighting": "weighted"},
     'weighting="plain"': {"weighting": "plain"},
-    'regularisation="adaptive"': {"regularisation": "adaptive"},
+    'regularization="adaptive"': {"regularization": "adaptive"},
     'method="full-batch"': {"method": "full-batch"},
     'method="mini-batch"': {"method": "mini-batch"},
 }

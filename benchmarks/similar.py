@@ -9,7 +9,7 @@ training who have them: what is merely popular gains nothing, and neither do rar
 "cosine of choices" is item k-NN on choices: common users / sqrt(users of one * users of the other), which also has
 n / (n + 20) for n common users where it says shrunk. `item-knn` has its defaults (ratings, not choices). EASE's weights
 are B as they are; `ease` and `joint` compare by partial correlations. All models have their defaults, except for `ease`
-(regularisation 300).
+(regularization 300).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def by_model(model: ts.Recommender, shrinkage: float | None = None) -> Similar:
 
 def ways(train: ts.Ratings, kind: str) -> dict[str, Similar]:
     as_choices = train if kind == "implicit" else train.with_kind("one-class")
-    ease = ts.EASE(regularisation=REGULARIZATION).fit(as_choices)
+    ease = ts.EASE(regularization=REGULARIZATION).fit(as_choices)
     als = ts.ImplicitALS(seed=0).fit(as_choices)
     (weights,) = [one for one in ease.posterior_.arrays().values() if one.ndim == 2 and len(one) == train.n_items]
     found = {

@@ -548,7 +548,7 @@ def least_squares(data: Path | None, n_factors: int, biases: bool) -> dict[str, 
 def _rise(train: ts.Ratings, common: Mapping[str, Any], precision: str) -> float:
     """Of one sweep out of many, from the start on, with nothing that would stop them."""
     model: Any = ts.SphereALS(
-        **common, precision=precision, regularisation=STRENGTH, radius=RADIUS, sweeps=LOSSES, tolerance=0.0
+        **common, precision=precision, regularization=STRENGTH, radius=RADIUS, sweeps=LOSSES, tolerance=0.0
     )
     losses = model.fit(train).posterior_.losses
     return float((np.diff(losses) / losses[:-1]).max())

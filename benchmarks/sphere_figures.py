@@ -146,7 +146,7 @@ def lengths(data: Path | None, n_factors: int) -> dict[str, Any]:
     train = movielens.split(data).train
     common: dict[str, Any] = {"n_factors": n_factors, "biases": False, "seed": 0, "threads": 1}
     found: dict[str, Any] = {"counts": train.by_item.counts}
-    for name, own in (("weighted", {"weighting": "weighted", "regularisation": WEIGHTED}), ("blended", {})):
+    for name, own in (("weighted", {"weighting": "weighted", "regularization": WEIGHTED}), ("blended", {})):
         posterior = ts.ALS(**common, **own).fit(train).posterior_
         assert isinstance(posterior, PointPosterior)
         found[name] = np.linalg.norm(posterior.items.factors.astype(np.float64), axis=1)

@@ -6,7 +6,7 @@ import tastespace as ts
 from tastespace.index.structures.exact import Exact
 
 ratings = ts.dataset("movielens-demo")
-model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)
+model = ts.ALS(regularization=0.055, seed=0).fit(ratings)
 
 # Only comedies since 2000: any list of item ids will do.
 about = ratings.item_attributes.with_columns(item=ratings.items.ids)

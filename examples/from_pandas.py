@@ -9,7 +9,7 @@ frame: pd.DataFrame = ts.dataset("movielens-demo").to_pandas()
 frame = frame.rename(columns={"user": "viewer", "item": "film", "rating": "liked"})
 
 ratings = ts.Ratings.from_frame(frame, user="viewer", item="film", rating="liked")
-model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)
+model = ts.ALS(regularization=0.055, seed=0).fit(ratings)
 
 lists = model.recommend([1, 2, 3], n=2).to_pandas()
 print(lists)

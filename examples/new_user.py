@@ -3,7 +3,7 @@
 import tastespace as ts
 
 ratings = ts.dataset("movielens-demo")
-model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)
+model = ts.ALS(regularization=0.055, seed=0).fit(ratings)
 
 # One new user: a mapping from item to rating. Items 1 and 2355 are animated films, 1221 is a gangster film.
 print(model.recommend(history={1: 5.0, 2355: 4.5, 1221: 1.0}, n=5))

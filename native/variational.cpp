@@ -310,7 +310,7 @@ void bind_rows(nb::module_ &module) {
           by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
           "target_scale"_a = 1.0, "row_centre"_a = none, "column_centre"_a = none, "covariances"_a = none,
           "log_determinant"_a = none, "squares"_a = none, "threads"_a = 1},
-         "Moves every coordinate of factorised beliefs about rows once; -1, or the first row that failed.");
+         "Moves every coordinate of factorized beliefs about rows once; -1, or the first row that failed.");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace tastespace {
 // the bias, if there is one: `width` numbers) and covariance Psi. Its record is what rows need from it:
 //
 //   full         b, and the upper triangle of Psi + b b^T, row by row
-//   factorised   b, and the diagonal of Psi
+//   factorized   b, and the diagonal of Psi
 //
 // and then zeros up to a multiple of 16 numbers. With z = (v, 1), row i maximises the bound by the normal of precision
 //
@@ -80,7 +80,7 @@ struct VariationalKernel {
   void (*accumulate)(const VariationalProblem<T> &, int64_t begin, int64_t end, VariationalWorkspace<T> &);
   bool (*finish)(const VariationalProblem<T> &, int64_t row,
                  VariationalWorkspace<T> &);  // false: not positive definite
-  // The factorised family: every coordinate of a row once, in O(width) per rating.
+  // The factorized family: every coordinate of a row once, in O(width) per rating.
   bool (*coordinates)(const VariationalProblem<T> &, int64_t row, VariationalWorkspace<T> &);
 };
 

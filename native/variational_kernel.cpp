@@ -1,6 +1,6 @@
 // Beliefs about rows by variational Bayes. The full family sums packed second moments, which takes most of the time:
 // records are processed four at a time, so that the sums stay in registers and memory is prefetched. All that is done
-// once per row is done in double. The factorised family moves one coordinate after the other, with the errors of the
+// once per row is done in double. The factorized family moves one coordinate after the other, with the errors of the
 // current row.
 #include <cmath>
 

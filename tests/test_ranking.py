@@ -49,7 +49,7 @@ RATINGS = described_ratings()
 
 @cache
 def fitted(name):
-    parameters = {"n_factors": 3, "regularisation": 0.1} if name == "als" else {}
+    parameters = {"n_factors": 3, "regularization": 0.1} if name == "als" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Any posterior will do here.
         return MODELS[name](seed=1, threads=1, **parameters).fit(RATINGS)

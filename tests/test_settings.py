@@ -8,17 +8,26 @@ import pytest
 from typer.testing import CliRunner
 
 from tastespace import (
+    ALS,
     BPMF,
+    EASE,
+    PMF,
+    Blend,
     Cautious,
     EmpiricalBayes,
     Gaussian,
     HeteroscedasticGaussian,
+    ImplicitALS,
+    Joint,
     Logistic,
+    LogisticMF,
+    MonotoneMF,
     NormalWishart,
     Ordinal,
     Probit,
     Ratings,
     Shrinkage,
+    SphereALS,
     SphereBPMF,
     load,
     save,
@@ -156,3 +165,18 @@ def test_old_and_new_settings_of_the_command_line_are_the_same(tmp_path):
     old, new = (json.loads((tmp_path / name / "manifest.json").read_text())["parameters"] for name in ("old", "new"))
     assert old == new
     assert new["likelihood"] == "ordinal:levels=1,2,3"
+
+
+@pytest.mark.parametrize("model", [ALS, PMF, EASE, ImplicitALS, MonotoneMF, SphereALS, LogisticMF, Blend, Joint])
+def test_both_spellings_of_regularization_are_accepted(model):
+    named = next(name for name in model().get_params() if name.endswith("regularization"))
+    other = named.replace("regularization", "regularisation")
+    assert model(**{other: 0.25}) == model(**{named: 0.25}) == model().set_params(**{other: 0.25}) != model()
+    assert getattr(model(**{named: 0.25}), other) == 0.25
+    with pytest.raises(InvalidParameterError, match=f"{named} twice"):
+        model(**{named: 0.25, other: 0.5})
+
+
+def test_what_was_found_has_both_spellings():
+    fitted = ALS(n_factors=2, regularisation=0.25, seed=0).fit(stars())
+    assert fitted.regularisation_ == fitted.regularization_

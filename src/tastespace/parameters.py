@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from tastespace.errors import InvalidParameterError
+from tastespace.errors import check_int as check_int
 
 if TYPE_CHECKING:
     from tastespace.data.ratings import Ratings
@@ -18,14 +19,8 @@ if TYPE_CHECKING:
 Unit = Callable[[Any], float]  # of ratings: what the numbers of a setting are multiples of
 
 
-def check_int(name: str, value: Any, *, least: int) -> None:
-    """The value is an integer of at least this size."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
-
-
 def check_int_or_auto(name: str, value: Any, *, least: int) -> None:
-    """The same, or "auto" for one that is found."""
+    """The value is an integer of at least this size, or "auto" if it is to be found."""
     if not isinstance(value, str):
         check_int(name, value, least=least)
     elif value != "auto":

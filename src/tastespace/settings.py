@@ -12,6 +12,7 @@ DeprecationWarning, and by manifests of older artifacts without one.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -175,6 +176,12 @@ class Moved(NamedTuple):
     default: Any
 
 
+class Spelling(NamedTuple):
+    """A parameter in another spelling, which is as good."""
+
+    to: str
+
+
 class Decides(NamedTuple):
     """A parameter of a model that is now the name of other settings: old value -> old name -> new name."""
 
@@ -182,6 +189,7 @@ class Decides(NamedTuple):
     names: Mapping[str, Mapping[str, str]]
 
 
+SPELLED, OR = "regularization", "regularisation"  # in the names of parameters and of what is found for them
 # By the class of a model; subclasses inherit them.
 PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
     "BPMF": {
@@ -213,10 +221,13 @@ def renamed_attribute(owner: object, name: str) -> str:
     return ATTRIBUTES[name]
 
 
-def old_parameters(model: type[Any]) -> dict[str, Moved | Decides]:
-    """The old parameters of a model, by name."""
+def old_parameters(model: type[Any]) -> dict[str, Moved | Decides | Spelling]:
+    """The old parameters of a model and the other spellings of current ones, by name."""
     tables = (PARAMETERS.get(kind.__name__, {}) for kind in model.__mro__)
-    return {name: where for table in tables for name, where in table.items()}
+    old: dict[str, Moved | Decides | Spelling] = {name: where for table in tables for name, where in table.items()}
+    return old | {
+        field.name.replace(SPELLED, OR): Spelling(field.name) for field in fields(model) if SPELLED in field.name
+    }
 
 
 def translated(
@@ -227,6 +238,11 @@ def translated(
     found = {name: value for name, value in given.items() if name not in old}
     for name, where in old.items():
         if name not in given:
+            continue
+        if isinstance(where, Spelling):
+            if where.to in given:
+                raise InvalidParameterError(f"{model.__name__} has got {where.to} twice: also as {name}; expected one")
+            found[where.to] = given[name]
             continue
         before = found.get(where.to, getattr(model, where.to) if current is None else current[where.to])
         kind, settings = split_settings(str(before))
@@ -250,7 +266,7 @@ def translated(
 
 
 def takes_old_parameters(model: M) -> M:
-    """Let the constructor of a model accept its old parameters, too."""
+    """Let the constructor of a model accept its old parameters and other spellings, too."""
     plain: Any = model.__init__
 
     @functools.wraps(plain)
@@ -258,4 +274,7 @@ def takes_old_parameters(model: M) -> M:
         plain(self, **(translated(model, parameters) if parameters.keys() & old_parameters(model) else parameters))
 
     model.__init__ = init
+    for name in dir(model):
+        if SPELLED in name:
+            setattr(model, name.replace(SPELLED, OR), property(operator.attrgetter(name)))
     return model

@@ -35,7 +35,7 @@ OLDEST = {HERE / "format-1" / name for name in ("als", "bias")}  # whose answers
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "model"
-    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(tastes(20, 15, rng=generator(0))[0]), path)
+    save(ALS(n_factors=2, regularization=0.1, seed=0).fit(tastes(20, 15, rng=generator(0))[0]), path)
     return path
 
 
@@ -126,7 +126,7 @@ def test_ids_titles_and_attributes_survive(tmp_path):
     ratings = ratings.with_items(
         pl.Series(["A", None, "C"]), pl.DataFrame({"genres": [["x", "y"], [], None], "year": [1999, None, 2001]})
     )
-    save(ALS(n_factors=1, regularisation=0.1, seed=0).fit(ratings), tmp_path / "m")
+    save(ALS(n_factors=1, regularization=0.1, seed=0).fit(ratings), tmp_path / "m")
     back = load(tmp_path / "m").ratings_
     assert back.users.ids.to_list() == ["007", "ü", "7"]
     assert back.items.ids.to_list() == [2**40, -1, 3]
@@ -136,7 +136,7 @@ def test_ids_titles_and_attributes_survive(tmp_path):
 
 
 def test_saving_over_an_artifact_replaces_it_and_leaves_no_litter(saved):
-    model = ALS(n_factors=3, regularisation=0.1, seed=1).fit(tastes(10, 9, rng=generator(1))[0])
+    model = ALS(n_factors=3, regularization=0.1, seed=1).fit(tastes(10, 9, rng=generator(1))[0])
     save(model, saved)
     assert load(saved).n_factors == 3
     assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
@@ -184,7 +184,7 @@ def exchange(path, name):
     """Put a file of a larger (then of a smaller) model in the place of this one's."""
     other = path.parent / "other"
     size = 40 if name.endswith("safetensors") and "ratings" in name else 6
-    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(tastes(size, size, rng=generator(5))[0]), other)
+    save(ALS(n_factors=2, regularization=0.1, seed=0).fit(tastes(size, size, rng=generator(5))[0]), other)
     shutil.copy(other / name, path / name)
     shutil.rmtree(other)
     match_files(path)
@@ -284,7 +284,7 @@ def test_a_failure_in_the_middle_leaves_the_old_artifact(saved, monkeypatch):
 
 def test_a_link_is_followed(saved, tmp_path):
     (tmp_path / "link").symlink_to(saved)
-    save(ALS(n_factors=3, regularisation=0.1).fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "link")
+    save(ALS(n_factors=3, regularization=0.1).fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert load(saved).n_factors == 3
 
@@ -307,7 +307,7 @@ def test_killed_while_saving_nothing_is_half_written(saved):
 
 
 def test_all_users_may_read_it_and_numpy_numbers_can_be_saved(tmp_path):
-    model = ALS(n_factors=np.int64(2), regularisation=np.float32(0.5), seed=np.int64(3))
+    model = ALS(n_factors=np.int64(2), regularization=np.float32(0.5), seed=np.int64(3))
     save(model.fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "m")
     assert load(tmp_path / "m").n_factors == 2
     assert {entry.stat().st_mode & 0o777 for entry in (tmp_path / "m").iterdir()} == {0o644}
@@ -321,7 +321,7 @@ class Mine(ALS):
 
 
 def test_a_class_of_another_package_is_saved_and_loaded_if_it_is_passed(tmp_path):
-    model = Mine(n_factors=2, regularisation=0.1, seed=0).fit(tastes(10, 9, rng=generator(1))[0])
+    model = Mine(n_factors=2, regularization=0.1, seed=0).fit(tastes(10, 9, rng=generator(1))[0])
     save(model, tmp_path / "m")
     name = artifact.read_manifest(tmp_path / "m", models=[Mine])["model"]
     assert name == f"{Mine.__module__}.Mine"
@@ -348,12 +348,12 @@ def with_all(n=40):
 
 def test_times_and_attributes_of_users_survive(tmp_path):
     ratings = with_all()
-    save(ALS(n_factors=1, regularisation=0.1, seed=0).fit(ratings), tmp_path / "m")
+    save(ALS(n_factors=1, regularization=0.1, seed=0).fit(ratings), tmp_path / "m")
     back = load(tmp_path / "m").ratings_
     assert back.to_polars().sort("user", "item").equals(ratings.to_polars().sort("user", "item"))
     assert back.user_attributes.equals(ratings.user_attributes)
     assert_array_equal(back.by_user_with_times.times, ratings.by_user_with_times.times)
-    save(ALS(n_factors=1, regularisation=0.1, seed=0).fit(ratings), tmp_path / "m", with_ratings=False)
+    save(ALS(n_factors=1, regularization=0.1, seed=0).fit(ratings), tmp_path / "m", with_ratings=False)
     assert load(tmp_path / "m").ratings_.times is None
     assert load(tmp_path / "m").ratings_.user_attributes.equals(ratings.user_attributes)
 

@@ -16,7 +16,7 @@ from tastespace.testing.toys import tastes
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "model"
-    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(tastes(20, 15, rng=generator(0))[0]), path)
+    save(ALS(n_factors=2, regularization=0.1, seed=0).fit(tastes(20, 15, rng=generator(0))[0]), path)
     return path
 
 

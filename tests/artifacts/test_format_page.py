@@ -80,7 +80,7 @@ def test_a_name_that_is_missing_is_noticed():
 
 
 def test_files_and_entries_of_the_manifest_are_on_the_page(tmp_path):
-    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings()), tmp_path / "model")
+    save(ALS(n_factors=2, regularization=0.1, seed=0).fit(ratings()), tmp_path / "model")
     assert all(f"`{file.name}`" in PAGE for file in (tmp_path / "model").iterdir())
     manifest = artifact.read_manifest(tmp_path / "model")
     assert all(f'"{name}"' in PAGE for name in (*manifest, *manifest["data"], *manifest["seen"]))

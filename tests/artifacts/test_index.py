@@ -29,7 +29,7 @@ RATINGS = tastes(30, 80, rng=generator(0))[0]
 
 
 def fitted(seed=0, n_factors=2, ratings=RATINGS):
-    return ALS(n_factors=n_factors, regularisation=0.1, seed=seed).fit(ratings)
+    return ALS(n_factors=n_factors, regularization=0.1, seed=seed).fit(ratings)
 
 
 def stored(model, probes=3):

@@ -87,7 +87,7 @@ def odd_model(tmp_path_factory) -> Path:
     odd += ["\u202eright to left"]
     titles = [odd[place % len(odd)] if place % 7 == 0 else f"Thing {place}" for place in range(ratings.n_items)]
     ratings = ratings.with_items(pl.Series("title", titles), None)
-    artifact.save(ts.ALS(n_factors=3, regularisation=0.05, seed=1, threads=1).fit(ratings), folder)
+    artifact.save(ts.ALS(n_factors=3, regularization=0.05, seed=1, threads=1).fit(ratings), folder)
     return folder
 
 

@@ -176,16 +176,16 @@ def test_same_seed_same_bytes_whatever_the_threads(folder, tmp_path):
 
 def test_parameters_come_from_the_config_and_set_wins(folder, tmp_path):
     (tmp_path / "fit.toml").write_text(
-        '[model]\nname = "als"\nn_factors = 5\nregularisation = 0.2\n[data]\nuser = "movieId"\nitem = "userId"\n'
+        '[model]\nname = "als"\nn_factors = 5\nregularization = 0.2\n[data]\nuser = "movieId"\nitem = "userId"\n'
     )
     said = as_json(
         tastespace(
             *("fit", folder / "ratings.csv", "-o", tmp_path / "m", "--config", tmp_path / "fit.toml"),
-            *("--set", "regularisation=0.3", "--set", "weighting=plain", "--json"),
+            *("--set", "regularization=0.3", "--set", "weighting=plain", "--json"),
         )
     )
     assert said["parameters"]["n_factors"] == 5
-    assert said["parameters"]["regularisation"] == 0.3
+    assert said["parameters"]["regularization"] == 0.3
     assert said["parameters"]["weighting"] == "plain"
     assert (said["n_users"], said["n_items"]) == (40, 60)
 
@@ -392,7 +392,7 @@ def test_bad_parquet_missing_file_and_directory(tmp_path):
         (["--model", "oracle"], ["oracle", "als"]),
         (["--set", "wibble=1"], ["wibble", "n_factors"]),
         (["--set", "wibble"], ["key=value"]),
-        (["--model", "als", "--set", "regularisation=lots"], ["regularisation", "lots"]),
+        (["--model", "als", "--set", "regularization=lots"], ["regularization", "lots"]),
         (["--set", "chains=0"], ["chains is 0"]),
         (["--holdout", 1.5], ["holdout", "between 0 and 1"]),
         (["--holdout", 0.000001], ["no rating"]),

@@ -219,7 +219,7 @@ def test_an_interrupt_shows_what_there_is(file, monkeypatch):
         (("--models", "mean", "--set", "als.n_factors=3"), "no model 'als' takes part; expected one of mean"),
         (("--set", "n_factors=3"), "expected model.key=value"),
         (("--models", "mean", "--set", "mean.factors=3"), "no such parameter; expected one of seed"),
-        (("--set", "ease.regularisation=3"), "does not suit these ratings"),
+        (("--set", "ease.regularization=3"), "does not suit these ratings"),
         (("--by", "luck"), "expected one of random, time"),
         (("--start", "bpmf"), "expected NAME=OTHER"),
         (("--models", "vb,bpmf", "--start", "bpmf=als"), "no model 'als' takes part; expected some of vb, bpmf"),

@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("curves")
     ratings = distorted(60, 50, rng=generator(1)).ratings
     ratings.to_polars().write_csv(folder / "ratings.csv")
-    ways = ("--set", "sharing=clusters", "--set", "n_clusters=2", "--set", "regularisation=0.02", "--n-factors", "4")
+    ways = ("--set", "sharing=clusters", "--set", "n_clusters=2", "--set", "regularization=0.02", "--n-factors", "4")
     run("fit", folder / "ratings.csv", "--out", folder / "model", "--model", "monotone", *ways)
     save(DampedBias().fit(ratings), folder / "bias")
     return folder

@@ -25,7 +25,7 @@ from tastespace.testing.toys import tastes
 def test_a_fit_begins_from_a_fitted_model(tmp_path):
     ratings, _ = tastes(60, 40, density=0.4, rng=generator(1))
     ratings.to_polars().write_csv(tmp_path / "ratings.csv")
-    common = ["fit", "ratings.csv", "--model", "als", "--n-factors", 2, "--set", "regularisation=0.02"]
+    common = ["fit", "ratings.csv", "--model", "als", "--n-factors", 2, "--set", "regularization=0.02"]
     assert tastespace(*common, "--out", "first", cwd=tmp_path).returncode == 0
     second = [*common, "--set", "sweeps=1"]
     assert tastespace(*second, "--out", "second", "--start", "first", cwd=tmp_path).returncode == 0
@@ -94,7 +94,7 @@ def test_models_that_do_not_learn_it_say_so(file, tmp_path):
     assert "n_factors is 'auto'" in str(result.exception) + result.output
 
 
-# --regularisation
+# --regularization
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def model(folder):
     fitted = tastespace(
         "fit",
         folder / "ratings.csv",
-        *("--model", "als", "--n-factors", "2", "--regularisation", "empirical-bayes"),
+        *("--model", "als", "--n-factors", "2", "--regularization", "empirical-bayes"),
         *("--out", folder / "model"),
     )
     assert fitted.returncode == 0, fitted.stderr
@@ -118,7 +118,7 @@ def model(folder):
 
 def test_fit_and_diagnose(model):
     recommender = load(model)
-    assert recommender.regularisation == "empirical-bayes"
+    assert recommender.regularization == "empirical-bayes"
     shown = tastespace("diagnose", model)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("1 chain: 0 sweeps of warm-up, then 40 kept draws")
@@ -128,7 +128,7 @@ def test_fit_and_diagnose(model):
 @pytest.mark.parametrize("name", ["monotone", "pmf"])
 def test_others_learn_it_too(folder, tmp_path, name):
     fitted = tastespace(
-        *("fit", folder / "ratings.csv", "--model", name, "--n-factors", "2", "--regularisation", "empirical-bayes"),
+        *("fit", folder / "ratings.csv", "--model", name, "--n-factors", "2", "--regularization", "empirical-bayes"),
         *("--out", tmp_path / "model"),
     )
     assert fitted.returncode == 0, fitted.stderr
@@ -138,11 +138,11 @@ def test_others_learn_it_too(folder, tmp_path, name):
 
 
 def test_the_warning_says_how_to_draw_more(folder, tmp_path):
-    few = ("--regularisation", "empirical-bayes:draws=4")
+    few = ("--regularization", "empirical-bayes:draws=4")
     tastespace("fit", folder / "ratings.csv", "--model", "als", "--n-factors", "2", *few, "--out", tmp_path / "model")
     shown = tastespace("diagnose", tmp_path / "model").stdout
     assert "Not good enough" in shown
-    assert "draws are set by --regularisation empirical-bayes:draws=N" in shown
+    assert "draws are set by --regularization empirical-bayes:draws=N" in shown
 
 
 def test_json_has_what_was_learned(model):
@@ -160,24 +160,24 @@ def test_there_is_a_figure_of_it(model, tmp_path):
 
 def test_a_number_is_a_strength(folder, tmp_path):
     fitted = tastespace(
-        *("fit", folder / "ratings.csv", "--model", "als", "--n-factors", "2", "--regularisation", "0.07"),
+        *("fit", folder / "ratings.csv", "--model", "als", "--n-factors", "2", "--regularization", "0.07"),
         *("--out", tmp_path / "model"),
     )
     assert fitted.returncode == 0, fitted.stderr
-    assert load(tmp_path / "model").regularisation_.users == 0.07
+    assert load(tmp_path / "model").regularization_.users == 0.07
 
 
 @pytest.mark.parametrize(
-    ("model", "regularisation", "complaint"),
+    ("model", "regularization", "complaint"),
     [
         ("als", "empirical-bayes:draws=none", "draws is 'none'; expected a whole number"),
-        ("als", "empirical", "regularisation is 'empirical'; expected one of 'auto', 'empirical-bayes'"),
-        ("bias", "0.1", "the model bias has no parameter 'regularisation'"),
+        ("als", "empirical", "regularization is 'empirical'; expected one of 'auto', 'empirical-bayes'"),
+        ("bias", "0.1", "the model bias has no parameter 'regularization'"),
     ],
 )
-def test_nonsense_is_refused_in_words(folder, tmp_path, model, regularisation, complaint):
+def test_nonsense_is_refused_in_words(folder, tmp_path, model, regularization, complaint):
     fitted = tastespace(
-        *("fit", folder / "ratings.csv", "--model", model, "--regularisation", regularisation),
+        *("fit", folder / "ratings.csv", "--model", model, "--regularization", regularization),
         *("--out", tmp_path / "model"),
     )
     assert fitted.returncode != 0
@@ -214,7 +214,7 @@ def test_parameters_are_set(fit_pmf):
         "n_factors=3",
         "form=sigmoid",
         "method=mini-batch",
-        "regularisation=adaptive",
+        "regularization=adaptive",
         "epochs=4",
         "refit=false",
     )
@@ -222,12 +222,12 @@ def test_parameters_are_set(fit_pmf):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["model"] == "pmf"
     model = load(folder)
-    assert (model.form, model.method, model.regularisation, model.refit) == ("sigmoid", "mini-batch", "adaptive", False)
+    assert (model.form, model.method, model.regularization, model.refit) == ("sigmoid", "mini-batch", "adaptive", False)
 
 
 def test_a_diverging_rate_is_a_warning_and_a_model(fit_pmf):
     with pytest.warns(DivergenceWarning, match="diverged in epoch .* smaller learning_rate"):
-        result, folder = fit_pmf("learning_rate=50", "regularisation=0.05", "n_factors=3")
+        result, folder = fit_pmf("learning_rate=50", "regularization=0.05", "n_factors=3")
     assert result.exit_code == 0, result.output
     assert load(folder).is_fitted
 
@@ -250,7 +250,7 @@ def stream(tmp_path):
     return stream
 
 
-SHORT = ("--model", "pmf", "--n-factors", 2, "--regularisation", 0.05, "--set", "epochs=3")
+SHORT = ("--model", "pmf", "--n-factors", 2, "--regularization", 0.05, "--set", "epochs=3")
 
 
 def test_ratings_are_streamed_from_parquet(stream, tmp_path):
@@ -258,7 +258,7 @@ def test_ratings_are_streamed_from_parquet(stream, tmp_path):
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     model = load(folder)
-    expected = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=0).fit_parquet(tmp_path / "ratings.parquet")
+    expected = PMF(n_factors=2, regularization=0.05, epochs=3, seed=0).fit_parquet(tmp_path / "ratings.parquet")
     for name, array in expected.posterior_.arrays().items():
         assert_array_equal(array, model.posterior_.arrays()[name])
     assert said["streamed"] is True

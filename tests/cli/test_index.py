@@ -31,7 +31,7 @@ def run(*arguments, code=0):
 @pytest.fixture(scope="module")
 def fitted():
     ratings = tastes(60, 900, rng=generator(4))[0]
-    return ALS(n_factors=3, regularisation=0.1, seed=0).fit(ratings)
+    return ALS(n_factors=3, regularization=0.1, seed=0).fit(ratings)
 
 
 @pytest.fixture

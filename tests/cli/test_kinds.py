@@ -342,7 +342,7 @@ def test_evaluations_that_make_no_sense(folder, tmp_path):
     assert "a model saved with its ratings" in result.stderr
 
 
-FIXED = (*QUICK, "--set", "strength=4", "--set", "regularisation=1", "--set", "sweeps=3")  # no search
+FIXED = (*QUICK, "--set", "strength=4", "--set", "regularization=1", "--set", "sweeps=3")  # no search
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,7 @@ def lists(tmp_path_factory):
         "stars": (BPMF(n_factors=2, warmup=10, draws=10, seed=0), stars),
         "ordinal": (BPMF(n_factors=2, warmup=10, draws=10, seed=0, likelihood="ordinal"), stars),
         "continuous": (BPMF(n_factors=2, warmup=10, draws=10, seed=0), values),
-        "point": (ALS(n_factors=2, regularisation=0.1, seed=0), stars),
+        "point": (ALS(n_factors=2, regularization=0.1, seed=0), stars),
     }
     for name, (model, given) in models.items():
         with warnings.catch_warnings():

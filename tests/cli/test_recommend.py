@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     rows = [f"{k},Film {k},{'Comedy|War' if k % 3 == 0 else 'Drama'},{1970 + k},{k / 4}" for k in range(40)]
     (folder / "items.csv").write_text("\n".join(["id,title,genres,year,price", *rows]) + "\n")
     described = read(folder / "ratings.csv", items=folder / "items.csv")
-    save(ALS(n_factors=3, regularisation=0.05, seed=0).fit(described), folder / "model")
+    save(ALS(n_factors=3, regularization=0.05, seed=0).fit(described), folder / "model")
     save(Popular(seed=0).fit(described), folder / "popular")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     """Two models, and ratings that they have not seen."""
     folder = tmp_path_factory.mktemp("report")
     split = random_split(tastes(60, 40, rng=generator(4))[0], 0.2, seed=0)
-    save(ALS(n_factors=2, regularisation=0.1, seed=0, threads=1).fit(split.train), folder / "als")
+    save(ALS(n_factors=2, regularization=0.1, seed=0, threads=1).fit(split.train), folder / "als")
     save(DampedBias().fit(split.train), folder / "bias", measures={"holdout": {"rmse": 0.5}})
     split.test.to_polars().write_csv(folder / "test.csv")
     (folder / "other").mkdir()

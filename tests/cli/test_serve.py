@@ -26,7 +26,7 @@ def model(tmp_path_factory):
     """Fitted once; in a folder of its own."""
     folder = tmp_path_factory.mktemp("served") / "model"
     ratings, _ = gaussian(60, 30, density=0.5, rng=generator(1))
-    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(ratings), folder)
+    artifact.save(ALS(n_factors=2, regularization=0.1, seed=1, threads=1).fit(ratings), folder)
     return folder
 
 

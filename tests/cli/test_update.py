@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         save(BPMF(n_factors=2, warmup=5, draws=5, thin=1, seed=0).fit(ratings), folder / "bpmf")
-    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings), folder / "als")
+    save(ALS(n_factors=2, regularization=0.1, seed=0).fit(ratings), folder / "als")
     save(load(folder / "als"), folder / "bare", with_ratings=False)
     return folder
 

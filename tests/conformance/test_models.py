@@ -44,12 +44,12 @@ class TestALS(RecommenderConformance):
 
 class TestFixedALS(RecommenderConformance):
     def make(self, **parameters):
-        return ALS(n_factors=3, regularisation=0.05, weighting="weighted", **parameters)
+        return ALS(n_factors=3, regularization=0.05, weighting="weighted", **parameters)
 
 
 class TestALSWithoutBiases(RecommenderConformance):
     def make(self, **parameters):
-        return ALS(n_factors=4, regularisation=1.0, weighting="plain", biases=False, precision="float64", **parameters)
+        return ALS(n_factors=4, regularization=1.0, weighting="plain", biases=False, precision="float64", **parameters)
 
 
 @SHORT
@@ -58,7 +58,7 @@ class TestEmpiricalALS(RecommenderConformance):
     explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
 
     def make(self, **parameters):
-        return ALS(n_factors=4, regularisation="empirical-bayes:draws=20", **parameters)
+        return ALS(n_factors=4, regularization="empirical-bayes:draws=20", **parameters)
 
 
 class TestPMF(RecommenderConformance):
@@ -70,13 +70,13 @@ class TestFullBatchPMF(RecommenderConformance):
     explanations_add_up = False  # raw: a stranger is average, and somebody who rates as one would is pulled to zero
 
     def make(self, **parameters):
-        fixed = {"regularisation": 0.05, "weighting": "weighted", "precision": "float64"}
+        fixed = {"regularization": 0.05, "weighting": "weighted", "precision": "float64"}
         return PMF(n_factors=4, method="full-batch", form="raw", **fixed, **parameters)
 
 
 class TestAdaptivePMFWithoutBiases(RecommenderConformance):
     def make(self, **parameters):
-        ways = {"method": "mini-batch", "batch_size": 50, "regularisation": "adaptive", "refit": False}
+        ways = {"method": "mini-batch", "batch_size": 50, "regularization": "adaptive", "refit": False}
         return PMF(n_factors=4, biases=False, **ways, **parameters)
 
 
@@ -86,7 +86,7 @@ class TestEmpiricalPMF(RecommenderConformance):
     explanations_add_up = False
 
     def make(self, **parameters):
-        return PMF(n_factors=4, regularisation="empirical-bayes:draws=20", **parameters)
+        return PMF(n_factors=4, regularization="empirical-bayes:draws=20", **parameters)
 
 
 class TestSigmoidPMF(RecommenderConformance):
@@ -184,7 +184,7 @@ class TestHierarchicalVB(RecommenderConformance):
         return VB(n_factors=4, hierarchical=True, biases=False, centred=False, precision="float64", **parameters)
 
 
-class TestFactorisedVB(RecommenderConformance):
+class TestFactorizedVB(RecommenderConformance):
     keeps_users = False
 
     def make(self, **parameters):
@@ -246,7 +246,7 @@ class TestDampedBias(RecommenderConformance):
 
 class TestEASE(OneClassConformance):
     def make(self, **parameters):
-        return EASE(regularisation=5.0, **parameters)
+        return EASE(regularization=5.0, **parameters)
 
 
 @SHORT
@@ -288,7 +288,7 @@ class TestMonotoneMF(RecommenderConformance):
     explanations_add_up = False  # what a rating adds to the score, the inverse of the curve bends
 
     def make(self, **parameters):
-        return MonotoneMF(n_factors=4, sharing="one", regularisation=0.05, **parameters)
+        return MonotoneMF(n_factors=4, sharing="one", regularization=0.05, **parameters)
 
 
 @SHORT
@@ -297,21 +297,21 @@ class TestEmpiricalCurves(RecommenderConformance):
     explanations_add_up = False
 
     def make(self, **parameters):
-        return MonotoneMF(n_factors=4, sharing="one", regularisation="empirical-bayes:draws=20", **parameters)
+        return MonotoneMF(n_factors=4, sharing="one", regularization="empirical-bayes:draws=20", **parameters)
 
 
 class TestCurvePerUser(RecommenderConformance):
     explanations_add_up = False
 
     def make(self, **parameters):
-        return MonotoneMF(n_factors=4, sharing="per-user", regularisation=0.05, pull=2.0, **parameters)
+        return MonotoneMF(n_factors=4, sharing="per-user", regularization=0.05, pull=2.0, **parameters)
 
 
 class TestCurvePerCluster(RecommenderConformance):
     explanations_add_up = False
 
     def make(self, **parameters):
-        fixed = {"n_clusters": 3, "regularisation": 0.05, "pull": 2.0, "precision": "float64"}
+        fixed = {"n_clusters": 3, "regularization": 0.05, "pull": 2.0, "precision": "float64"}
         return MonotoneMF(n_factors=4, sharing="clusters", folds=3, **fixed, **parameters)
 
     @pytest.fixture
@@ -324,7 +324,7 @@ class TestImplicitALS(OneClassConformance):
     explanations_add_up = False  # what was chosen also says how much all else counts
 
     def make(self, **parameters):
-        return ImplicitALS(n_factors=4, regularisation=1.0, strength=10.0, **parameters)
+        return ImplicitALS(n_factors=4, regularization=1.0, strength=10.0, **parameters)
 
 
 class TestAutomaticImplicitALS(OneClassConformance):
@@ -340,7 +340,7 @@ class TestImplicitALSWithBiases(OneClassConformance):
     def make(self, **parameters):
         return ImplicitALS(
             n_factors=4,
-            regularisation=1.0,
+            regularization=1.0,
             strength=5.0,
             growth="linear",
             weighting="plain",
@@ -354,7 +354,7 @@ class TestBlend(OneClassConformance):
     explanations_add_up = False  # what was chosen also says how much all else counts
 
     def make(self, **parameters):
-        return Blend(n_factors=4, regularisation=1.0, strength=10.0, linear_regularization=5.0, **parameters)
+        return Blend(n_factors=4, regularization=1.0, strength=10.0, linear_regularization=5.0, **parameters)
 
 
 class TestAutomaticBlend(OneClassConformance):
@@ -368,7 +368,7 @@ class TestLogisticMF(OneClassConformance):
     explanations_add_up = False  # the sum of log odds is no sum of chances
 
     def make(self, **parameters):
-        return LogisticMF(n_factors=4, regularisation=0.5, n_negatives=5, epochs=60, **parameters)
+        return LogisticMF(n_factors=4, regularization=0.5, n_negatives=5, epochs=60, **parameters)
 
 
 class TestPopularityLogisticMF(OneClassConformance):
@@ -377,7 +377,7 @@ class TestPopularityLogisticMF(OneClassConformance):
     def make(self, **parameters):
         return LogisticMF(
             n_factors=4,
-            regularisation=0.3,
+            regularization=0.3,
             negatives="popularity",
             n_negatives=4,
             strength=0.5,

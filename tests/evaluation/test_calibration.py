@@ -340,7 +340,7 @@ def test_progress_is_reported_for_more_than_one_block(small, monkeypatch):
 def test_the_history_is_reported_once(monkeypatch):
     """Warnings are about the whole history, not about each block of it."""
     split = held_out_users(tastes(40, 30, rng=generator(9))[0], 0.4, seed=0)
-    model = ALS(n_factors=2, regularisation=0.1, weighting="plain", seed=0).fit(split.train)
+    model = ALS(n_factors=2, regularization=0.1, weighting="plain", seed=0).fit(split.train)
     high = Ratings.from_arrays(split.history.user_ids(), split.history.item_ids(), split.history.values + 50)
     monkeypatch.setattr(predictions, "BLOCK_PAIRS", 20)
     with pytest.warns(DataWarning, match="the history has ratings from") as said:

@@ -173,7 +173,7 @@ def test_the_history_of_new_users_is_not_recommended_to_them():
 def test_histories_reach_their_users_whatever_the_blocks(monkeypatch):
     ratings = tastes(60, 40, rng=generator(4))[0]
     split = held_out_users(ratings, 0.5, seed=1)
-    model = ALS(n_factors=2, regularisation=0.1, weighting="plain", seed=0).fit(split.train)
+    model = ALS(n_factors=2, regularization=0.1, weighting="plain", seed=0).fit(split.train)
     whole = evaluate(model, split, bootstrap=0)
     monkeypatch.setattr(lists, "BLOCK_USERS", 4)
     parts = evaluate(model, split, bootstrap=0)
@@ -188,7 +188,7 @@ def test_histories_reach_their_users_whatever_the_blocks(monkeypatch):
 def fitted():
     ratings = tastes(120, 60, rng=generator(4))[0]
     split = random_split(ratings, 0.3, seed=0)
-    return ALS(n_factors=3, regularisation=0.1, weighting="plain", seed=0).fit(split.train), split.test
+    return ALS(n_factors=3, regularization=0.1, weighting="plain", seed=0).fit(split.train), split.test
 
 
 def test_the_size_of_the_blocks_changes_nothing(fitted, monkeypatch):

@@ -47,10 +47,10 @@ def split():
 
 MODELS = {
     "implicit-als": lambda: ImplicitALS(n_factors=3, sweeps=4, seed=0),
-    "ease": lambda: EASE(regularisation=5.0),
+    "ease": lambda: EASE(regularization=5.0),
     "popular": Popular,
     "item-knn": ItemKNN,
-    "als": lambda: ALS(n_factors=2, regularisation=0.1, seed=0),
+    "als": lambda: ALS(n_factors=2, regularization=0.1, seed=0),
 }
 
 
@@ -84,7 +84,7 @@ def test_a_posterior_is_not_asked_for_distributions_of_ones(split, monkeypatch):
     assert report.calibration is None
 
 
-@pytest.mark.parametrize("model", [ImplicitALS(n_factors=3, sweeps=4, seed=0), EASE(regularisation=5.0)], ids=str)
+@pytest.mark.parametrize("model", [ImplicitALS(n_factors=3, sweeps=4, seed=0), EASE(regularization=5.0)], ids=str)
 def test_models_of_choices_are_never_measured_by_errors(model):
     """Not even on stars: their predictions are no ratings."""
     split = random_split(choices("stars"), 0.25, seed=0)
@@ -141,7 +141,7 @@ def test_the_size_of_a_count_does_not_matter(split):
 def test_all_can_be_relevant_for_a_model_of_stars():
     """So that it can be compared with an implicit model."""
     split = random_split(choices("stars"), 0.25, seed=0)
-    stars, taken = DampedBias().fit(split.train), EASE(regularisation=5.0).fit(split.train)
+    stars, taken = DampedBias().fit(split.train), EASE(regularization=5.0).fit(split.train)
     one, other = evaluate(stars, split, relevant="all"), evaluate(taken, split, relevant="all")
     assert (one.lists.relevant, one.lists.graded) == (None, False)
     assert "rmse" in one.rating
@@ -169,7 +169,7 @@ def test_gains_of_different_kinds_are_not_compared():
 
 def test_what_was_found_by_groups(split):
     """A choice is found if it is in the list of its user: again, slowly."""
-    model = EASE(regularisation=5.0).fit(split.train)
+    model = EASE(regularization=5.0).fit(split.train)
     report = evaluate(model, split, k=(5, 10), bootstrap=30)
     assert report.group_measures == ["found@5", "found@10"]
     ranking = model.recommend(split.test.users.ids, 10, uncertainty=False)
@@ -203,7 +203,7 @@ def test_cold_choices_are_never_found():
 
 def test_new_users_with_a_history():
     split = held_out_users(choices(), 0.3, seed=1)
-    model = EASE(regularisation=5.0).fit(split.train)
+    model = EASE(regularization=5.0).fit(split.train)
     report = evaluate(model, split, bootstrap=0)
     assert report.lists.cold_users == 0
     assert report.cold == np.count_nonzero(split.train.items.rows_of(split.test.item_ids()) < 0)
@@ -244,7 +244,7 @@ def test_a_stated_no_is_not_relevant():
     """A model of what was taken, tested on yes and no."""
     train = Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "c", "b"], [1] * 5)
     test = Ratings.from_arrays([1, 3, 3], ["c", "a", "c"], [0, 1, 0])
-    report = evaluate(EASE(regularisation=1.0).fit(train), test, k=1, bootstrap=0)
+    report = evaluate(EASE(regularization=1.0).fit(train), test, k=1, bootstrap=0)
     assert (report.kind, report.rating) == ("yes-no", {})
     assert (report.lists.relevant, report.lists.users, report.lists.users_without_relevant) == (1, 1, 1)
 
@@ -255,7 +255,7 @@ def test_a_stated_no_is_not_relevant():
 def test_values_that_no_choice_has():
     train = Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "c", "b"], [1, 5, 2, 3, 4]).with_kind("counts")
     test = Ratings.from_arrays([1, 3], ["c", "a"], [-2, 3])
-    model = EASE(regularisation=1.0).fit(train)
+    model = EASE(regularization=1.0).fit(train)
     with pytest.raises(InvalidParameterError, match="test values go down to -2, but implicit feedback is above 0"):
         evaluate(model, test)
     with pytest.raises(InvalidParameterError, match="counts ratings do not say what was liked"):

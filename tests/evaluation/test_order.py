@@ -139,7 +139,7 @@ def split():
 
 @pytest.fixture(scope="module")
 def report(split):
-    return evaluate(ALS(n_factors=4, regularisation=0.05, seed=0, threads=1).fit(split.train), split, bootstrap=100)
+    return evaluate(ALS(n_factors=4, regularization=0.05, seed=0, threads=1).fit(split.train), split, bootstrap=100)
 
 
 def test_evaluate_measures_the_order_of_stars(split, report):
@@ -159,7 +159,7 @@ def test_evaluate_measures_the_order_of_stars(split, report):
 
 
 def test_evaluate_is_the_mean_over_users_of_predictions_that_are_not_clipped(split):
-    model = ALS(n_factors=4, regularisation=0.001, seed=0, threads=1).fit(split.train)
+    model = ALS(n_factors=4, regularization=0.001, seed=0, threads=1).fit(split.train)
     said = model.predict(split.test.users.at(split.test.user_rows), split.test.items.at(split.test.item_rows))
     assert (said.unclipped != said.mean).any()  # or the test would not tell the two apart
     expected, clipped = (
@@ -217,7 +217,7 @@ def test_contests_have_columns_of_order(split):
 
 def test_order_does_not_depend_on_the_order_of_the_file(split, report):
     test = split.test.take(generator(0).permutation(len(split.test)))
-    model = ALS(n_factors=4, regularisation=0.05, seed=0, threads=1).fit(split.train)
+    model = ALS(n_factors=4, regularization=0.05, seed=0, threads=1).fit(split.train)
     assert isinstance(test, Ratings)
     found = evaluate(model, test, ranking=False, bootstrap=0)
     assert {name: found[name] for name in report.order} == pytest.approx(dict(report.order), abs=1e-12)

@@ -20,7 +20,7 @@ RATINGS = tastes(80, 400, rng=generator(0))[0]
 
 @pytest.fixture(scope="module")
 def model():
-    return ALS(n_factors=4, regularisation=0.1, seed=0, threads=1).fit(RATINGS)
+    return ALS(n_factors=4, regularization=0.1, seed=0, threads=1).fit(RATINGS)
 
 
 def measured(model, index=None, **options):

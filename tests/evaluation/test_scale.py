@@ -17,7 +17,7 @@ import tastespace as ts
 
 frame = pl.read_parquet(sys.argv[1], columns=["user", "item", "rating"])
 split = ts.random_split(ts.Ratings.from_frame(frame), 0.1, seed=0)
-model = ts.ALS(n_factors=32, regularisation=0.05, sweeps=5, seed=0, threads=2).fit(split.train)
+model = ts.ALS(n_factors=32, regularization=0.05, sweeps=5, seed=0, threads=2).fit(split.train)
 began = time.perf_counter()
 report = ts.evaluate(model, split)
 seconds = time.perf_counter() - began

@@ -20,7 +20,7 @@ def split():
 
 @pytest.fixture(scope="module")
 def model(split):
-    return ALS(n_factors=2, regularisation=0.1, seed=0).fit(split.train)
+    return ALS(n_factors=2, regularization=0.1, seed=0).fit(split.train)
 
 
 def test_popular_is_measured_as_the_model_was(split, model):

@@ -118,7 +118,7 @@ def test_intervals_of_the_difference_contain_the_truth():
 @pytest.fixture(scope="module")
 def reports():
     split = random_split(tastes(150, 60, rng=generator(6))[0], 0.3, seed=0)
-    models = (ALS(n_factors=2, regularisation=0.1, weighting="plain", seed=0), DampedBias())
+    models = (ALS(n_factors=2, regularization=0.1, weighting="plain", seed=0), DampedBias())
     return [evaluate(model.fit(split.train), split, k=(3, 5)) for model in models]
 
 

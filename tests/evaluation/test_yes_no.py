@@ -185,7 +185,7 @@ def test_a_group_of_yes_alone_has_no_auc():
 
 
 def test_two_models_are_compared(split, report):
-    other = evaluate(ALS(n_factors=2, regularisation=0.1, seed=0).fit(split.train), split, bootstrap=0)
+    other = evaluate(ALS(n_factors=2, regularization=0.1, seed=0).fit(split.train), split, bootstrap=0)
     found = compare_reports(report, other, resamples=200)
     assert {"log_loss", "yes_no_auc_by_user", "ndcg@10", "auc"} <= {row.measure for row in found}
     assert not {"yes_no_auc", "ece", "rmse"} & {row.measure for row in found}

@@ -212,7 +212,7 @@ def test_memory_is_reported_and_bad_numbers_are_refused():
 def test_lists_by_an_index_are_those_of_the_scan():
     """Where it looks into every cell."""
     ratings = tastes(60, 40, rng=generator(1))[0]
-    model = ALS(n_factors=4, regularisation=0.1, seed=0).fit(ratings)
+    model = ALS(n_factors=4, regularization=0.1, seed=0).fit(ratings)
     index = InvertedFile(n_cells=6, probes=6).build(model.posterior_.item_vectors)
     expected, found = model.recommend(range(20), 5), model.recommend(range(20), 5, index=index)
     assert_array_equal(found.item_rows, expected.item_rows)

@@ -94,7 +94,7 @@ def test_a_history_may_repeat_itself_and_differ_from_training(model):
 
 
 def test_what_makes_no_sense(model):
-    other = ALS(n_factors=2, seed=1, regularisation=0.1).fit(model.ratings_)
+    other = ALS(n_factors=2, seed=1, regularization=0.1).fit(model.ratings_)
     with pytest.raises(InvalidParameterError, match="another model"):
         other.recommend(model.about([0]))
     with pytest.raises(InvalidParameterError, match="beside about"):

@@ -108,13 +108,13 @@ def test_the_step_is_pure(ratings):
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_a_number_of_numpys_is_a_number(ratings, kind):
     """It once made the penalty, and with it what the kernel wrote to, of another type than the ratings."""
-    plain, given = (ALS(n_factors=4, regularisation=value, seed=0).fit(ratings) for value in (0.5, kind(0.5)))
+    plain, given = (ALS(n_factors=4, regularization=value, seed=0).fit(ratings) for value in (0.5, kind(0.5)))
     assert_array_equal(given.posterior_.items.factors, plain.posterior_.items.factors)
 
 
 def test_single_and_double_precision_agree(ratings):
     single, double = (
-        ALS(n_factors=5, regularisation=0.1, seed=1, precision=precision).fit(ratings)
+        ALS(n_factors=5, regularization=0.1, seed=1, precision=precision).fit(ratings)
         for precision in ("float32", "float64")
     )
     pairs = ratings.user_ids(), ratings.item_ids()
@@ -137,12 +137,12 @@ def test_the_search_holds_out_its_share_over_the_same_rows(ratings):
 def test_the_search_beats_bad_strengths(rng):
     split = random_split(tastes(300, 200, n_factors=3, density=0.2, noise=0.5, rng=rng)[0], 0.2, seed=0)
     errors = {
-        strength: evaluate(ALS(n_factors=8, regularisation=strength, seed=0).fit(split.train), split.test)["rmse"]
+        strength: evaluate(ALS(n_factors=8, regularization=strength, seed=0).fit(split.train), split.test)["rmse"]
         for strength in ("auto", 0.0005, 2.0)
     }
     assert errors["auto"] < 0.97 * min(errors[0.0005], errors[2.0])
     best_of_grid = min(
-        evaluate(ALS(n_factors=8, regularisation=strength, seed=0).fit(split.train), split.test)["rmse"]
+        evaluate(ALS(n_factors=8, regularization=strength, seed=0).fit(split.train), split.test)["rmse"]
         for strength in (0.003, 0.006, 0.0125, 0.025, 0.05, 0.1)
     )
     assert errors["auto"] < 1.02 * best_of_grid
@@ -160,8 +160,8 @@ def test_the_search_follows_the_scale_of_the_ratings(ratings):
 
 
 def test_separate_strengths_override_the_shared_one(ratings):
-    own = {"user_regularisation": 0.5, "item_bias_regularisation": 3.0}
-    fixed = ALS(regularisation=0.1, n_factors=3, seed=0, **own).fit(ratings).posterior_.penalty.strengths
+    own = {"user_regularization": 0.5, "item_bias_regularization": 3.0}
+    fixed = ALS(regularization=0.1, n_factors=3, seed=0, **own).fit(ratings).posterior_.penalty.strengths
     assert fixed == Strengths(users=0.5, items=0.1, user_bias=0.1, item_bias=3.0)
     searched = ALS(n_factors=3, seed=0, **own).fit(ratings).posterior_.penalty.strengths
     assert (searched.users, searched.item_bias) == (0.5, 3.0)
@@ -187,11 +187,11 @@ def test_a_broken_state_names_its_block():
     [
         {"n_factors": 0},
         {"n_factors": 2.5},
-        {"regularisation": 0},
-        {"regularisation": -1.0},
-        {"regularisation": "lots"},
-        {"regularisation": float("nan")},
-        {"user_regularisation": 0.0},
+        {"regularization": 0},
+        {"regularization": -1.0},
+        {"regularization": "lots"},
+        {"regularization": float("nan")},
+        {"user_regularization": 0.0},
         {"weighting": "heavy"},
         {"precision": "float16"},
         {"sweeps": 0},
@@ -208,7 +208,7 @@ def test_senseless_parameters_are_named(wrong, ratings):
 
 
 def test_precision_sweeps_tolerance_and_seed_are_obeyed(ratings):
-    fixed = {"n_factors": 3, "regularisation": 0.05}
+    fixed = {"n_factors": 3, "regularization": 0.05}
     assert ALS(precision="float64", seed=0, **fixed).fit(ratings).posterior_.items.factors.dtype == np.float64
     assert ALS(precision="float32", seed=0, **fixed).fit(ratings).posterior_.items.factors.dtype == np.float32
     assert len(ALS(sweeps=4, tolerance=0.0, seed=0, **fixed).fit(ratings).posterior_.losses) == 4
@@ -223,7 +223,7 @@ def test_precision_sweeps_tolerance_and_seed_are_obeyed(ratings):
 def test_early_stopping_finds_the_sweep_that_predicts_best(rng):
     """With far too weak a penalty every further sweep overfits: a few are better than many."""
     split = random_split(tastes(200, 150, n_factors=2, density=0.3, noise=1.5, rng=rng)[0], 0.2, seed=0)
-    weak = {"n_factors": 12, "regularisation": 0.2, "weighting": "weighted", "tolerance": 0.0, "seed": 0}
+    weak = {"n_factors": 12, "regularization": 0.2, "weighting": "weighted", "tolerance": 0.0, "seed": 0}
     events = []
     stopped = ALS(early_stopping=True, **weak).fit(split.train, observer=events.append)
     endless = ALS(**weak).fit(split.train)
@@ -235,7 +235,7 @@ def test_early_stopping_finds_the_sweep_that_predicts_best(rng):
 
 def test_nothing_is_searched_when_all_strengths_are_given(ratings):
     events = []
-    own = {f"{block}_regularisation": 0.1 for block in ("user", "item", "user_bias", "item_bias")}
+    own = {f"{block}_regularization": 0.1 for block in ("user", "item", "user_bias", "item_bias")}
     ALS(n_factors=2, seed=0, **own).fit(ratings, observer=events.append)
     assert {event.phase for event in events} == {"sweep"}
 
@@ -302,7 +302,7 @@ def test_the_share_held_out_is_the_one_asked_for(ratings, monkeypatch):
 def test_progress_is_reported(ratings):
     events = []
     ALS(n_factors=2, seed=0).fit(ratings, observer=events.append)
-    assert {event.phase for event in events} == {"searching regularisation", "sweep"}
+    assert {event.phase for event in events} == {"searching regularization", "sweep"}
     assert all(np.isfinite(list(event.stats.values())).all() for event in events)
 
 

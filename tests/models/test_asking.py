@@ -102,7 +102,7 @@ def test_without_saved_ratings_a_history_stands_alone(tmp_path):
 
 def test_exclude_wants_seen_none_or_a_list():
     with pytest.raises(InvalidParameterError, match="exclude is 'none'"):
-        ALS(n_factors=1, regularisation=0.1).fit(RATINGS).recommend([1], exclude="none")
+        ALS(n_factors=1, regularization=0.1).fit(RATINGS).recommend([1], exclude="none")
 
 
 def test_a_rating_outside_the_scale_warns():
@@ -111,14 +111,14 @@ def test_a_rating_outside_the_scale_warns():
 
 
 def test_one_id_is_a_list_of_one():
-    model = ALS(n_factors=1, regularisation=0.1, seed=0).fit(RATINGS)
+    model = ALS(n_factors=1, regularization=0.1, seed=0).fit(RATINGS)
     assert len(model.predict(1, "x")) == 1
     assert model.recommend(np.int64(2), np.int64(1)).item_ids.to_list() == ["y"]
     assert model.recommend(2, exclude="seen", only="y").item_ids.to_list()[0] == "y"
 
 
 def test_a_warning_points_at_the_caller():
-    model = ALS(n_factors=1, regularisation=0.1, seed=0).fit(RATINGS)
+    model = ALS(n_factors=1, regularization=0.1, seed=0).fit(RATINGS)
     for ask in (
         lambda: model.recommend(history={"wibble": 5.0}),
         lambda: model.predict([1], ["x"], history=Ratings.from_arrays([9], ["x"], [5.0])),

@@ -14,7 +14,7 @@ from tastespace.models.composed.blend import USUAL_REGULARIZATION, USUAL_WEIGHT,
 from tastespace.models.composed.choice import ITEM_SHARE, POPULAR_RATINGS
 from tastespace.randomness import generator
 
-FIXED = {"n_factors": 3, "strength": 8.0, "regularisation": 1.0, "linear_regularization": 5.0, "seed": 1, "threads": 1}
+FIXED = {"n_factors": 3, "strength": 8.0, "regularization": 1.0, "linear_regularization": 5.0, "seed": 1, "threads": 1}
 
 
 def world(n_users=120, n_items=40, *, seed=0):
@@ -101,7 +101,7 @@ def test_where_the_linear_side_is_held_to_nothing_factors_decide(ratings):
 
 def test_what_was_found_is_what_it_is_fitted_with(ratings, tmp_path):
     found = Blend(n_factors=3, seed=1, threads=1).fit(ratings)
-    names = ("strength", "regularisation", "linear_regularization", "weight")
+    names = ("strength", "regularization", "linear_regularization", "weight")
     settings = {name: getattr(found, f"{name}_") for name in names}
     assert all(isinstance(value, float) for value in settings.values())
     again = Blend(n_factors=3, seed=1, threads=1, **settings).fit(ratings)
@@ -158,7 +158,7 @@ def test_the_share_of_items_in_the_regularization_of_ease(ratings):
     """By items and by users, against the closed form."""
     few = ratings.take(np.flatnonzero(ratings.user_rows < 15))
     for part in (ratings, few):
-        model = EASE(regularisation=4.0, item_share=0.5).fit(part)
+        model = EASE(regularization=4.0, item_share=0.5).fit(part)
         has = np.zeros((part.n_users, part.n_items))
         has[part.user_rows, part.item_rows] = 1
         inverse = np.linalg.inv(has.T @ has + np.diag(4 + 0.5 * has.sum(0)))

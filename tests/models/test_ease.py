@@ -42,47 +42,47 @@ def dense(ratings):
     return matrix
 
 
-def by_regressions(matrix, regularisation):
+def by_regressions(matrix, regularization):
     """Each item regressed on the others alone, one ridge regression a column: no constraint, no inverse of it all."""
     n_items = matrix.shape[1]
     weights = np.zeros((n_items, n_items))
     for item in range(n_items):
         others = np.delete(np.arange(n_items), item)
         rest = matrix[:, others]
-        normal = rest.T @ rest + regularisation * np.eye(n_items - 1)
+        normal = rest.T @ rest + regularization * np.eye(n_items - 1)
         weights[others, item] = np.linalg.solve(normal, rest.T @ matrix[:, item])
     return weights
 
 
-def weights_of(ratings, regularisation=3.0):
-    return item_weights(ratings.by_user, ratings.n_items, regularisation, silent)
+def weights_of(ratings, regularization=3.0):
+    return item_weights(ratings.by_user, ratings.n_items, regularization, silent)
 
 
 # The weights
 
 
-@pytest.mark.parametrize("regularisation", [0.01, 3.0, 1000.0])
+@pytest.mark.parametrize("regularization", [0.01, 3.0, 1000.0])
 @pytest.mark.parametrize("shape", [WIDE, TALL, (1, 5), (5, 1), (1, 1), (7, 10), (8, 10)])
-def test_the_weights_are_those_of_a_ridge_regression_on_the_other_items(shape, regularisation):
+def test_the_weights_are_those_of_a_ridge_regression_on_the_other_items(shape, regularization):
     ratings = drawn(shape, seed=shape[0])
-    found = weights_of(ratings, regularisation).matrix
+    found = weights_of(ratings, regularization).matrix
     assert found.dtype == np.float32
     assert_array_equal(np.diagonal(found), 0)
-    assert_allclose(found, by_regressions(dense(ratings), regularisation), rtol=1e-5, atol=1e-6)
+    assert_allclose(found, by_regressions(dense(ratings), regularization), rtol=1e-5, atol=1e-6)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.floats(0.1, 500), st.floats(0, 2), st.integers(0, 1000))
 @examples(max_examples=60)
-def test_both_ways_give_the_same_weights(n_users, n_items, regularisation, item_share, seed):
+def test_both_ways_give_the_same_weights(n_users, n_items, regularization, item_share, seed):
     ratings = drawn((n_users, n_items), seed)
     matrices = ease._matrix(ratings.by_user, n_items), ease._matrix(ratings.by_item, n_users)
-    held_back = regularisation + item_share * dense(ratings).sum(0)
-    units = np.sqrt(held_back / regularisation)
-    found = [way(*matrices, regularisation, units, silent) for way in (ease._by_items, ease._by_users)]
+    held_back = regularization + item_share * dense(ratings).sum(0)
+    units = np.sqrt(held_back / regularization)
+    found = [way(*matrices, regularization, units, silent) for way in (ease._by_items, ease._by_users)]
     assert_allclose(found[0].matrix, found[1].matrix, rtol=1e-5, atol=1e-7)
     assert_allclose(found[0].unexplained, found[1].unexplained, rtol=1e-5)
     inverse_gram = np.linalg.inv(dense(ratings).T @ dense(ratings) + np.diag(held_back))
-    assert_allclose(found[0].unexplained, regularisation * np.diagonal(inverse_gram), rtol=1e-5)
+    assert_allclose(found[0].unexplained, regularization * np.diagonal(inverse_gram), rtol=1e-5)
 
 
 def test_no_other_weights_without_a_diagonal_have_a_smaller_loss(rng):
@@ -142,7 +142,7 @@ def test_items_without_users_and_users_without_items():
     for shape in (WIDE, TALL):
         ratings = drawn(shape)
         masked = ratings.masked((ratings.item_rows != 3) & (ratings.user_rows != 2))
-        model = EASE(regularisation=3.0).fit(masked)
+        model = EASE(regularization=3.0).fit(masked)
         weights = model.posterior_.weights
         assert_array_equal(weights.matrix[3], 0)
         assert_array_equal(weights.matrix[:, 3], 0)
@@ -171,7 +171,7 @@ def ratings(request):
 
 @pytest.fixture
 def model(ratings):
-    return EASE(regularisation=3.0, seed=0).fit(ratings)
+    return EASE(regularization=3.0, seed=0).fit(ratings)
 
 
 def test_lists_are_those_of_the_matrix_product(model, ratings):
@@ -241,7 +241,7 @@ def test_ties_do_not_move_scores_that_say_something(model, ratings):
 
 def test_the_range_follows_updates():
     few = Ratings.from_arrays([0, 0, 1], [0, 1, 1], [1, 2, 1]).with_kind("counts")
-    updated = EASE(regularisation=1.0).fit(few).update(Ratings.from_arrays([1], [0], [70]))
+    updated = EASE(regularization=1.0).fit(few).update(Ratings.from_arrays([1], [0], [70]))
     assert updated.rating_range_ == (1, 70)
 
 
@@ -297,7 +297,7 @@ def test_what_says_no_is_refused_by_name(value):
         DataError, match=rf"1 of 3 values are not above 0.*{value:g} of user 'bob' and item 'jam'.*EASE"
     ):
         EASE().fit(wrong)
-    model = EASE(regularisation=1.0).fit(Ratings.from_arrays(["ann", "bob", "bob"], ["tea", "tea", "jam"], [1, 1, 1]))
+    model = EASE(regularization=1.0).fit(Ratings.from_arrays(["ann", "bob", "bob"], ["tea", "tea", "jam"], [1, 1, 1]))
     with pytest.raises(DataError, match="not above 0"):
         model.update(Ratings.from_arrays(["ann"], ["jam"], [value]))
     ask = [
@@ -312,14 +312,14 @@ def test_what_says_no_is_refused_by_name(value):
 
 
 def test_counts_of_any_size_are_welcome():
-    model = EASE(regularisation=1.0).fit(drawn(TALL))
+    model = EASE(regularization=1.0).fit(drawn(TALL))
     assert not model.recommend(history={0: 1e6, 1: 0.5}).cold[0]
     assert model.update(Ratings.from_arrays([0], [0], [1e6])).news_.how == "fitted again"
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("regularisation", 0), ("regularisation", -1), ("regularisation", "much"), ("regularisation", float("nan"))]
+    [("regularization", 0), ("regularization", -1), ("regularization", "much"), ("regularization", float("nan"))]
     + [("most_items", 0), ("most_items", 2.5)],
 )
 def test_senseless_parameters_are_refused_by_name(name, value):
@@ -344,13 +344,13 @@ def test_too_many_items_are_refused_with_figures_before_any_work():
 
 
 @pytest.mark.parametrize("shape", [WIDE, TALL])
-def test_next_to_no_regularisation_says_so(shape):
+def test_next_to_no_regularization_says_so(shape):
     twins = np.zeros(shape, bool)
     twins[:, :2] = True
     users, items = np.nonzero(twins)
     ratings = Ratings.from_arrays([*users, 0], [*items, 2], np.ones(len(users) + 1))
     has = CSR(ratings.by_user.offsets, ratings.by_user.columns, ratings.by_user.values)
-    with pytest.raises(NonFiniteStateError, match="larger regularisation"):
+    with pytest.raises(NonFiniteStateError, match="larger regularization"):
         item_weights(has, shape[1], 1e-17, silent)
 
 
@@ -435,14 +435,14 @@ def test_blas_has_one_thread_while_fitting(monkeypatch):
 
     monkeypatch.setattr(ease, "item_weights", watched)
     with threadpool_limits(2, user_api="blas"):
-        EASE(regularisation=3.0).fit(drawn(TALL))
+        EASE(regularization=3.0).fit(drawn(TALL))
     assert seen
     assert set(seen) == {1}
 
 
 def test_what_to_take_instead_is_a_model_of_choices():
     ratings = drawn(TALL)
-    model = EASE(regularisation=3.0).fit(ratings)
+    model = EASE(regularization=3.0).fit(ratings)
     for ask in (
         lambda: EASE(most_items=2).fit(ratings),
         lambda: model.ask(),
@@ -458,8 +458,8 @@ def test_zero_is_a_star_like_any_other():
     users, items, stars = [1, 1, 2, 2, 3, 3, 3], [1, 2, 1, 3, 1, 2, 3], [8, 0, 7, 9, 10, 6, 8]
     observed = Ratings.from_arrays(users, items, stars)
     with pytest.warns(DataWarning, match="1 of 7 stars are 0, the lowest: for EASE .* and count as 6"):
-        model = EASE(regularisation=1.0).fit(observed)
-    same = EASE(regularisation=1.0).fit(Ratings.from_arrays(users, items, [1] * 7))
+        model = EASE(regularization=1.0).fit(observed)
+    same = EASE(regularization=1.0).fit(Ratings.from_arrays(users, items, [1] * 7))
     assert np.array_equal(model.posterior_.weights.matrix, same.posterior_.weights.matrix)
     assert model.predict([1, 2], [3, 2]).mean.tolist() == same.predict([1, 2], [3, 2]).mean.tolist()
     assert model.ratings_.kind == "stars"

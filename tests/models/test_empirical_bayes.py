@@ -1,4 +1,4 @@
-"""`regularisation="empirical-bayes"`: its settings, what it learns, how it answers, and what it refuses."""
+"""`regularization="empirical-bayes"`: its settings, what it learns, how it answers, and what it refuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ratings():
 
 @pytest.fixture(scope="module")
 def fitted(ratings):
-    return ALS(n_factors=3, regularisation="empirical-bayes", seed=0, threads=1).fit(ratings)
+    return ALS(n_factors=3, regularization="empirical-bayes", seed=0, threads=1).fit(ratings)
 
 
 # Settings
@@ -55,12 +55,12 @@ def test_settings_are_a_text_and_back(text, settings):
 
 
 @pytest.mark.parametrize("other", ["auto", 0.1, None, "empirical"])
-def test_any_other_regularisation_is_none_of_it(other):
+def test_any_other_regularization_is_none_of_it(other):
     assert empirical_bayes_of(other) is None
 
 
 @pytest.mark.parametrize(
-    ("regularisation", "complaint"),
+    ("regularization", "complaint"),
     [
         ("empirical", "expected one of 'auto', 'empirical-bayes'"),
         ("empirical-bayes:wibble=1", "'wibble=1'; expected key=value, with a key among steps"),
@@ -75,26 +75,26 @@ def test_any_other_regularisation_is_none_of_it(other):
         (EmpiricalBayes(start=-1.0), "start is -1.0; expected a number above"),
     ],
 )
-def test_senseless_settings_are_refused(ratings, regularisation, complaint):
+def test_senseless_settings_are_refused(ratings, regularization, complaint):
     with pytest.raises(InvalidParameterError, match=complaint):
-        ALS(regularisation=regularisation).fit(ratings)
+        ALS(regularization=regularization).fit(ratings)
 
 
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({"item_regularisation": 0.1}, "item_regularisation is 0.1, and regularisation is 'empirical-bayes'"),
+        ({"item_regularization": 0.1}, "item_regularization is 0.1, and regularization is 'empirical-bayes'"),
         ({"early_stopping": True}, "early_stopping is True"),
     ],
 )
 def test_what_it_learns_cannot_be_given(ratings, parameters, complaint):
     with pytest.raises(InvalidParameterError, match=complaint):
-        ALS(regularisation="empirical-bayes", **parameters).fit(ratings)
+        ALS(regularization="empirical-bayes", **parameters).fit(ratings)
 
 
 def test_the_sphere_refuses_it(ratings):
     with pytest.raises(InvalidParameterError, match="items of any length"):
-        SphereALS(regularisation="empirical-bayes").fit(ratings)
+        SphereALS(regularization="empirical-bayes").fit(ratings)
 
 
 # Precisions
@@ -129,10 +129,10 @@ def test_what_is_learned_scales_with_the_ratings(ratings):
     """The same ratings on a scale ten times as wide: the same draws, and strengths of factors ten times as large."""
     tenfold = replace(ratings, values=10 * ratings.values)
     one, ten = (
-        ALS(n_factors=2, regularisation="empirical-bayes", precision="float64", seed=0, threads=1).fit(given)
+        ALS(n_factors=2, regularization="empirical-bayes", precision="float64", seed=0, threads=1).fit(given)
         for given in (ratings, tenfold)
     )
-    assert_allclose(astuple(ten.regularisation_), np.array(astuple(one.regularisation_)) * [10, 10, 1, 1], rtol=1e-3)
+    assert_allclose(astuple(ten.regularization_), np.array(astuple(one.regularization_)) * [10, 10, 1, 1], rtol=1e-3)
     pairs = [0, 1, 2], [3, 4, 5]
     assert_allclose(ten.predict(*pairs).mean, 10 * one.predict(*pairs).mean, rtol=1e-3)
 
@@ -146,9 +146,9 @@ def test_it_predicts_as_well_as_the_search(ratings):
     rmse = {
         name: evaluate(ALS(n_factors=3, seed=0, **how).fit(split.train), split, ranking=False, bootstrap=0)["rmse"]
         for name, how in {
-            "learned": {"regularisation": "empirical-bayes"},
+            "learned": {"regularization": "empirical-bayes"},
             "searched": {},
-            "strong": {"regularisation": 1.0},
+            "strong": {"regularization": 1.0},
         }.items()
     }
     assert rmse["learned"] < 1.03 * rmse["searched"]
@@ -165,7 +165,7 @@ def test_it_knows_how_sure_it_is(ratings, fitted):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_users_are_folded_in_by_their_own_prior(ratings, weighting):
     """Means and covariances, draw by draw, against the formula with each user's weight."""
-    model = ALS(n_factors=2, regularisation="empirical-bayes:draws=20", weighting=weighting, seed=0, threads=1)
+    model = ALS(n_factors=2, regularization="empirical-bayes:draws=20", weighting=weighting, seed=0, threads=1)
     posterior = model.fit(ratings).posterior_
     draws, rows = posterior.draws, np.array([0, 7, 33], np.int32)
     precisions = model.learning_.precisions
@@ -189,7 +189,7 @@ def test_users_are_folded_in_by_their_own_prior(ratings, weighting):
 
 def test_a_weight_that_is_forgotten_would_be_noticed(ratings):
     """Broken twin: the same draws with the weight of one rating for all."""
-    model = ALS(n_factors=2, regularisation="empirical-bayes:draws=20", weighting="weighted", seed=0).fit(ratings)
+    model = ALS(n_factors=2, regularization="empirical-bayes:draws=20", weighting="weighted", seed=0).fit(ratings)
     posterior, rows = model.posterior_, np.arange(5, dtype=np.int32)
     plain = replace(posterior, draws=replace(posterior.draws, likelihood=WeightedUsers(weighting=WEIGHTINGS["plain"])))
     people = People.known(rows, ratings.by_user)
@@ -199,13 +199,13 @@ def test_a_weight_that_is_forgotten_would_be_noticed(ratings):
 
 def test_what_was_learned_is_reported(fitted):
     learning = fitted.learning_
-    assert_allclose(astuple(fitted.regularisation_), astuple(learning.strengths))
+    assert_allclose(astuple(fitted.regularization_), astuple(learning.strengths))
     assert learning.path.shape == (len(learning.path), 5)
     assert_allclose(learning.path[-6:].mean(axis=0), learning.precisions.array(), rtol=0.1)
     assert f"in {len(learning.path)} steps" in str(learning)
     assert learning.to_dict()["precisions"]["noise"] == learning.precisions.noise
-    grid = fitted.regularisation_.as_grid(3, 2.0)
-    assert_allclose(grid["user_regularisation"], fitted.regularisation_.users * np.array([1, 2, 4]))
+    grid = fitted.regularization_.as_grid(3, 2.0)
+    assert_allclose(grid["user_regularization"], fitted.regularization_.users * np.array([1, 2, 4]))
     assert [ALS(**dict.fromkeys(grid, 1.0)).check() for _ in range(1)] == [None]  # names of parameters
 
 
@@ -217,38 +217,38 @@ def test_a_grid_of_nothing_is_refused():
 
 
 def test_other_models_have_strengths_but_no_learning(ratings):
-    model = ALS(n_factors=2, regularisation=0.07, seed=0).fit(ratings)
-    assert astuple(model.regularisation_) == (0.07,) * 4
-    with pytest.raises(InvalidParameterError, match="has learned no precisions: its regularisation is 0.07"):
+    model = ALS(n_factors=2, regularization=0.07, seed=0).fit(ratings)
+    assert astuple(model.regularization_) == (0.07,) * 4
+    with pytest.raises(InvalidParameterError, match="has learned no precisions: its regularization is 0.07"):
         _ = model.learning_
 
 
 def test_what_was_learned_is_saved(tmp_path, ratings):
     settings = EmpiricalBayes(steps="adam", draws=20)
-    model = ALS(n_factors=2, regularisation=settings, seed=0, threads=1).fit(ratings)
+    model = ALS(n_factors=2, regularization=settings, seed=0, threads=1).fit(ratings)
     save(model, tmp_path / "model")
     back = load(tmp_path / "model")
-    assert empirical_bayes_of(back.regularisation) == settings
+    assert empirical_bayes_of(back.regularization) == settings
     assert_array_equal(back.learning_.path, model.learning_.path)
-    assert back.regularisation_ == model.regularisation_
+    assert back.regularization_ == model.regularization_
     assert_array_equal(back.predict([0, 1], [2, 3]).mean, model.predict([0, 1], [2, 3]).mean)
 
 
 def test_it_begins_from_another_model(ratings, fitted):
-    other = ALS(n_factors=2, regularisation=0.05, seed=3).fit(ratings)
-    model = ALS(n_factors=3, regularisation="empirical-bayes", seed=0, threads=1).fit(ratings, start=other)
+    other = ALS(n_factors=2, regularization=0.05, seed=3).fit(ratings)
+    model = ALS(n_factors=3, regularization="empirical-bayes", seed=0, threads=1).fit(ratings, start=other)
     assert_allclose(model.learning_.precisions.factors, fitted.learning_.precisions.factors, rtol=0.15)
 
 
 def test_held_out_ratings_are_watched_and_change_nothing(ratings):
     split = random_split(ratings, 0.2, seed=0)
     heard = []
-    watched = ALS(n_factors=2, regularisation="empirical-bayes", seed=0, threads=1)
+    watched = ALS(n_factors=2, regularization="empirical-bayes", seed=0, threads=1)
     watched.fit(split.train, held_out=split.test, observer=heard.append)
-    alone = ALS(n_factors=2, regularisation="empirical-bayes", seed=0, threads=1).fit(split.train)
+    alone = ALS(n_factors=2, regularization="empirical-bayes", seed=0, threads=1).fit(split.train)
     assert_array_equal(watched.posterior_.draws.items, alone.posterior_.draws.items)
     phases = {progress.phase for progress in heard}
-    assert phases == {"learning the regularisation", "drawing"}
+    assert phases == {"learning the regularization", "drawing"}
     assert "held-out rmse" in heard[-1].stats
 
 
@@ -257,24 +257,24 @@ def test_other_transitions_answer_the_same(ratings, fitted, transition):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # They creep.
         settings = EmpiricalBayes(transition=transition, most_steps=60)
-        model = ALS(n_factors=3, regularisation=settings, seed=0, threads=1).fit(ratings)
+        model = ALS(n_factors=3, regularization=settings, seed=0, threads=1).fit(ratings)
     assert "acceptance" in model.posterior_.trace.quantities
     assert_allclose(model.learning_.precisions.noise, fitted.learning_.precisions.noise, rtol=0.15)
 
 
 def test_a_learning_that_ends_too_soon_says_so(ratings):
     with pytest.warns(ConvergenceWarning, match="not converged in 3 steps; .* set most_steps=6 or more"):
-        ALS(n_factors=2, regularisation="empirical-bayes:most_steps=3", seed=0).fit(ratings)
+        ALS(n_factors=2, regularization="empirical-bayes:most_steps=3", seed=0).fit(ratings)
 
 
 def test_draws_that_are_too_few_say_so(ratings):
-    with pytest.warns(ConvergenceWarning, match=r"not exact enough: .* set regularisation='empirical-bayes:draws=\d+'"):
-        ALS(n_factors=8, regularisation="empirical-bayes:draws=4", weighting="plain", seed=0).fit(ratings)
+    with pytest.warns(ConvergenceWarning, match=r"not exact enough: .* set regularization='empirical-bayes:draws=\d+'"):
+        ALS(n_factors=8, regularization="empirical-bayes:draws=4", weighting="plain", seed=0).fit(ratings)
 
 
 def test_a_start_that_leaves_nothing_of_the_factors_says_so(ratings):
     with pytest.warns(ConvergenceWarning) as told:
-        ALS(n_factors=2, regularisation="empirical-bayes:start=100", seed=0).fit(ratings)
+        ALS(n_factors=2, regularization="empirical-bayes:start=100", seed=0).fit(ratings)
     assert any("all factors vanished: the start 100 " in str(one.message) for one in told)
 
 
@@ -284,7 +284,7 @@ def test_a_start_that_leaves_nothing_of_the_factors_says_so(ratings):
 @pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 def test_hardly_any_ratings_get_an_answer(values):
     n = np.arange(len(values))
-    model = ALS(n_factors=2, regularisation="empirical-bayes", seed=0).fit(Ratings.from_arrays(n, n % 2, values))
+    model = ALS(n_factors=2, regularization="empirical-bayes", seed=0).fit(Ratings.from_arrays(n, n % 2, values))
     predicted = model.predict([0, 99], [0, 99])
     assert np.isfinite(predicted.mean).all()
     assert np.isfinite(predicted.rating_sd).all()
@@ -299,7 +299,7 @@ def test_movielens(datasets):
     """
     split = random_split(read(datasets / "ml-100k"), 0.1, seed=0)
     for weighting, best in {"blended": 0.8896, "weighted": 0.8952, "plain": 0.8965}.items():
-        model = ALS(regularisation="empirical-bayes", weighting=weighting, seed=0).fit(split.train)
+        model = ALS(regularization="empirical-bayes", weighting=weighting, seed=0).fit(split.train)
         assert evaluate(model, split, ranking=False, bootstrap=0)["rmse"] < best + 0.003
 
 
@@ -311,6 +311,6 @@ def test_movielens_from_any_start(datasets):
     for start in (0.01, 1.0, 10.0):
         for tied in (True, False):
             settings = EmpiricalBayes(start=start, tied=tied)
-            model = ALS(regularisation=settings, weighting="plain", seed=0).fit(split.train)
+            model = ALS(regularization=settings, weighting="plain", seed=0).fit(split.train)
             found.append(model.learning_.precisions.factors)
     assert max(found) / min(found) < 1.1

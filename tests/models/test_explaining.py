@@ -25,7 +25,7 @@ SETTINGS = [
 
 
 def fitted(**parameters):
-    return ALS(n_factors=3, regularisation=0.3, precision="float64", seed=1, threads=1, **parameters).fit(RATINGS)
+    return ALS(n_factors=3, regularization=0.3, precision="float64", seed=1, threads=1, **parameters).fit(RATINGS)
 
 
 def direct(model, user_row, item_row):
@@ -119,7 +119,7 @@ def test_what_was_rated_high_and_alike_pushes_up():
     values = np.where(users % 2 == items % 2, 5.0, 1.0)
     keep = generator(1).random(values.shape) < 0.6
     ratings = Ratings.from_arrays(users[keep], items[keep], values[keep])
-    model = ALS(n_factors=2, regularisation=0.05, biases=False, seed=0).fit(ratings)
+    model = ALS(n_factors=2, regularization=0.05, biases=False, seed=0).fit(ratings)
     explanation = model.explain("new", [2, 3], history={0: 5.0, 1: 1.0})
     assert (explanation.contributions[0] > 0.3).all()
     assert (explanation.contributions[1] < -0.3).all()

@@ -162,7 +162,7 @@ def fitted(ratings=RATINGS, **parameters):
     return ImplicitALS(
         **{
             "n_factors": 4,
-            "regularisation": 1.0,
+            "regularization": 1.0,
             "strength": 10.0,
             "weighting": "plain",
             "seed": 1,
@@ -261,7 +261,7 @@ def test_without_its_only_choice_a_user_is_like_any_other(biases):
 @pytest.mark.parametrize("solver", ["conjugate", "cholesky"])
 def test_more_factors_than_items_and_hardly_any_ridge(solver):
     """All that holds the rows up then is the ridge."""
-    model = fitted(n_factors=64, regularisation=0.01, strength=40.0, solver=solver)
+    model = fitted(n_factors=64, regularization=0.01, strength=40.0, solver=solver)
     assert np.isfinite(model.recommend([1, 2], 3).scores).all()
 
 
@@ -385,7 +385,7 @@ def test_where_all_were_ones_a_history_is_ones():
 @pytest.mark.parametrize("solver", ["conjugate", "cholesky"])
 def test_counts_without_end_are_refused(solver):
     wild = Ratings.from_arrays([0, 0, 1, 1], [0, 1, 0, 2], [1.0, 2.0, 1e38, 3.0]).with_kind("counts")
-    tame = ImplicitALS(n_factors=2, regularisation=1, strength=40, solver=solver, seed=0)  # whole numbers are numbers
+    tame = ImplicitALS(n_factors=2, regularization=1, strength=40, solver=solver, seed=0)  # whole numbers are numbers
     assert np.isfinite(tame.fit(wild).predict([0, 1], [1, 0]).mean).all()
     with pytest.raises(DataError, match=r"a count of 1e\+38 has a confidence of inf .*smaller counts, growth='log'"):
         tame.set_params(growth="linear").fit(wild)
@@ -415,7 +415,7 @@ def test_what_is_no_count_is_refused(value, shown):
     ("name", "value"),
     [
         ("n_factors", 0),
-        ("regularisation", 0.0),
+        ("regularization", 0.0),
         ("strength", 0.0),
         ("growth", "square"),
         ("weighting", "blended"),
@@ -451,7 +451,7 @@ def test_weights_of_a_row():
 
 def test_intervals_of_lists_hold_scores_of_any_size():
     """A score has no range: cut to that of 0 to 1, an interval would lie beside what it is about."""
-    listed = fitted(strength=40.0, regularisation=0.1).recommend(RATINGS.users.ids, N_ITEMS)
+    listed = fitted(strength=40.0, regularization=0.1).recommend(RATINGS.users.ids, N_ITEMS)
     is_item = listed.item_rows >= 0
     scores, low, high = (
         figures[is_item] for figures in (listed.scores, listed.uncertainty.low, listed.uncertainty.high)

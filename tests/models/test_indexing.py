@@ -20,7 +20,7 @@ RATINGS = tastes(60, 90, rng=generator(0))[0]
 
 
 def als():
-    return ALS(n_factors=3, regularisation=0.1, seed=0).fit(RATINGS)
+    return ALS(n_factors=3, regularization=0.1, seed=0).fit(RATINGS)
 
 
 def bpmf():

@@ -43,7 +43,7 @@ def test_even_noise_is_exact(model, monkeypatch):
 
 
 # Of levels, one by one: what a stranger would rate is rounded to a level, and a few Gibbs steps have noise of their
-# own; only which ratings matter is held against it. The factorised family leaves covariances out of beliefs.
+# own; only which ratings matter is held against it. The factorized family leaves covariances out of beliefs.
 @pytest.mark.parametrize(
     ("model", "least"),
     [

@@ -32,7 +32,7 @@ def choices(n_users=30, n_items=24, seed=3):
 
 
 RATINGS = choices()
-SMALL = {"n_factors": 3, "regularisation": 0.8, "n_negatives": 4, "seed": 1, "threads": 1}
+SMALL = {"n_factors": 3, "regularization": 0.8, "n_negatives": 4, "seed": 1, "threads": 1}
 
 
 def all_weights(ratings, law, per_choice):
@@ -155,7 +155,7 @@ def test_predictions_are_chances_of_the_score():
 def test_chances_come_true_among_fresh_negatives(law):
     """Held-out choices among negatives of the same law; another number of them would show."""
     apart, rng = world(), generator(9)
-    model = LogisticMF(n_factors=2, regularisation=1.0, negatives=law, n_negatives=5, epochs=80, seed=1)
+    model = LogisticMF(n_factors=2, regularization=1.0, negatives=law, n_negatives=5, epochs=80, seed=1)
     model.fit(apart.ratings)
     assert off_by(model, apart.pairs(law, 5, rng)) < 0.02
     assert off_by(model, apart.pairs(law, 2, rng)) > 0.04
@@ -164,7 +164,7 @@ def test_chances_come_true_among_fresh_negatives(law):
 @pytest.mark.statistical
 def test_chances_of_one_law_are_not_those_of_another():
     apart, rng = world(), generator(9)
-    model = LogisticMF(n_factors=2, regularisation=1.0, negatives="popularity", n_negatives=5, epochs=80, seed=1)
+    model = LogisticMF(n_factors=2, regularization=1.0, negatives="popularity", n_negatives=5, epochs=80, seed=1)
     model.fit(apart.ratings)
     assert off_by(model, apart.pairs("uniform", 5, rng)) > 1.5 * off_by(model, apart.pairs("popularity", 5, rng))
 
@@ -209,7 +209,7 @@ def test_the_more_is_known_the_less_is_left_open():
 
 def test_camps_are_distinguished_for_any_user():
     """By a training user, by a new user, by policies, and by what to ask."""
-    model = LogisticMF(n_factors=2, regularisation=1.0, n_negatives=5, epochs=80, seed=1).fit(choices(80, 40))
+    model = LogisticMF(n_factors=2, regularization=1.0, n_negatives=5, epochs=80, seed=1).fit(choices(80, 40))
     for policy in ("mean", "cautious", "curious", "likely", "thompson"):
         listed = model.recommend([0, 1], 5, policy=policy)
         assert np.mean(listed.item_ids.to_numpy().reshape(2, 5) % 2 == [[0], [1]]) >= 0.8, policy
@@ -258,7 +258,7 @@ def test_without_biases():
     ("name", "value"),
     [
         ("n_factors", 0),
-        ("regularisation", 0.0),
+        ("regularization", 0.0),
         ("negatives", "none"),
         ("n_negatives", 0),
         ("n_negatives", 2.5),

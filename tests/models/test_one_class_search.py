@@ -62,7 +62,7 @@ def test_many_users_are_judged_by_some(monkeypatch):
 
 
 def settings_of(model):
-    return model.strength_, model.regularisation_
+    return model.strength_, model.regularization_
 
 
 def test_what_is_found_is_among_or_between_what_is_tried():
@@ -74,7 +74,7 @@ def test_what_is_found_is_among_or_between_what_is_tried():
     searched = [one for one in told if one.phase.startswith("finding")]
     assert len(searched) == searched[-1].total == 4 * 5 + 4
     best = max(one.stats["held-out ndcg"] for one in searched)
-    assert {"strength": strength, "regularisation": ridge, "held-out ndcg": best} in [one.stats for one in searched]
+    assert {"strength": strength, "regularization": ridge, "held-out ndcg": best} in [one.stats for one in searched]
 
 
 def test_what_is_given_is_taken():
@@ -83,7 +83,7 @@ def test_what_is_given_is_taken():
     assert settings_of(model)[0] == 3.0
     assert len([one for one in told if one.phase.startswith("finding")]) == 5 + 2
     told.clear()
-    model = ImplicitALS(n_factors=4, strength=3.0, regularisation=0.5, seed=1).fit(RATINGS, observer=told.append)
+    model = ImplicitALS(n_factors=4, strength=3.0, regularization=0.5, seed=1).fit(RATINGS, observer=told.append)
     assert settings_of(model) == (3.0, 0.5)
     assert not [one for one in told if one.phase.startswith("finding")]
 
@@ -112,5 +112,5 @@ def test_it_finds_better_lists_than_the_extremes():
         return Judge.of(part, generator(0)).ndcg(ImplicitState(means, model.posterior_.draws.items[:, 0]), False)
 
     found = ndcg()
-    assert found > ndcg(strength=64.0, regularisation=1e-3) + 0.02
-    assert found > ndcg(strength=1.0, regularisation=1e3) + 0.02
+    assert found > ndcg(strength=64.0, regularization=1e-3) + 0.02
+    assert found > ndcg(strength=1.0, regularization=1e3) + 0.02

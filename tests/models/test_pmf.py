@@ -116,7 +116,7 @@ def test_single_ratings_end_near_there_too(easy, weighting, tolerance):
 
 
 def test_the_other_weighting_would_be_noticed(easy):
-    """Broken twin: subtracting all of the penalty at every visit is not plain regularisation."""
+    """Broken twin: subtracting all of the penalty at every visit is not plain regularization."""
     descent, als, state = both(easy, "plain", rate=0.05, schedule="inverse", decay=1.0)
     wrong = dataclasses.replace(descent, penalty=Penalty(descent.penalty.strengths, WEIGHTINGS["weighted"]))
     solved, rng = ALSState(state.users, state.items), generator(3)
@@ -190,7 +190,7 @@ def test_a_bold_driver_gets_as_far_as_a_constant_rate(ratings, method, batch_siz
 
 def test_a_driver_who_never_gets_anywhere_says_so(ratings):
     """From 1e300 on, no number of halvings that anybody waits for is enough."""
-    model = PMF(n_factors=3, regularisation=0.05, learning_rate=1e300, schedule="bold-driver", epochs=20, seed=1)
+    model = PMF(n_factors=3, regularization=0.05, learning_rate=1e300, schedule="bold-driver", epochs=20, seed=1)
     said = r"never lowered the loss: each of \d+ .* Take a smaller learning_rate \(now 1e\+300\)$"
     with pytest.warns(DivergenceWarning, match=said):
         model.fit(ratings)
@@ -204,7 +204,7 @@ def test_the_best_epoch_is_kept(ratings):
     told = []
     model = PMF(
         n_factors=8,
-        regularisation=0.001,
+        regularization=0.001,
         weighting="weighted",
         schedule="constant",
         learning_rate=0.05,
@@ -225,7 +225,7 @@ def test_the_best_epoch_is_kept(ratings):
 
 def test_patience_ends_it(ratings):
     told = []
-    options = {"regularisation": 0.001, "weighting": "weighted", "learning_rate": 0.05, "schedule": "constant"}
+    options = {"regularization": 0.001, "weighting": "weighted", "learning_rate": 0.05, "schedule": "constant"}
     PMF(n_factors=8, patience=3, seed=1, **options).fit(ratings, observer=told.append)
     errors = [event.stats[HELD_OUT] for event in told if event.phase == "finding when to stop"]
     assert len(errors) < 100
@@ -234,14 +234,14 @@ def test_patience_ends_it(ratings):
 
 
 def test_without_early_stopping_all_epochs_are_done(ratings):
-    model = PMF(n_factors=4, regularisation=0.05, early_stopping=False, epochs=7, seed=1).fit(ratings)
+    model = PMF(n_factors=4, regularization=0.05, early_stopping=False, epochs=7, seed=1).fit(ratings)
     assert len(model.posterior_.losses) == 7
     assert len(model.posterior_.held_out_errors) == 0
 
 
 def test_held_out_ratings_are_watched_and_change_nothing(ratings):
     parts, told = random_split(ratings, 0.2, seed=1), []
-    options = {"n_factors": 3, "regularisation": 0.05, "epochs": 20, "seed": 1}
+    options = {"n_factors": 3, "regularization": 0.05, "epochs": 20, "seed": 1}
     watched = PMF(**options).fit(parts.train, held_out=parts.test, observer=told.append)
     alone = PMF(**options).fit(parts.train)
     assert all(np.isfinite(event.stats[HELD_OUT]) for event in told if event.phase == "epoch")
@@ -257,7 +257,7 @@ ENDINGS = [{}, {"refit": False}, {"early_stopping": False}, {"early_stopping": F
 @pytest.mark.parametrize(("way", "rate", "ending"), pairwise(WAYS, [30.0, 1e30, 1e300], ENDINGS), ids=str)
 def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, way, rate, ending):
     method, batch_size = way
-    options = {"n_factors": 3, "regularisation": 0.05, "method": method, "batch_size": batch_size, "seed": 1}
+    options = {"n_factors": 3, "regularization": 0.05, "method": method, "batch_size": batch_size, "seed": 1}
     model = PMF(learning_rate=rate, **options, **ending)
     message = rf"diverged in epoch \d+: .* kept.* smaller learning_rate \(now {re.escape(format(rate, 'g'))}\)"
     with pytest.warns(DivergenceWarning, match=message):
@@ -366,7 +366,7 @@ def test_a_state_with_a_penalty_above_the_loss_of_the_start_is_never_kept(rating
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(("method", "batch_size"), WAYS)
 def test_a_rate_that_is_far_too_small_is_reported(ratings, method, batch_size, ending):
-    options = {"n_factors": 2, "regularisation": 0.05, "epochs": 4, "seed": 0, "method": method, **ending}
+    options = {"n_factors": 2, "regularization": 0.05, "epochs": 4, "seed": 0, "method": method, **ending}
     said = r"hardly moved.* after \d epochs?\. Take a larger learning_rate \(now 1e-30\)"
     with pytest.warns(ConvergenceWarning, match=said):
         model = PMF(**options, batch_size=batch_size, learning_rate=1e-30).fit(ratings)
@@ -377,7 +377,7 @@ def test_what_leaves_nothing_to_learn_is_not_put_down_to_the_rate():
     equal = Ratings.from_arrays(np.repeat(np.arange(10), 10), np.tile(np.arange(10), 10), np.full(100, 4.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        PMF(n_factors=2, regularisation=0.05, epochs=4, learning_rate=1e-9, seed=0).fit(equal)
+        PMF(n_factors=2, regularization=0.05, epochs=4, learning_rate=1e-9, seed=0).fit(equal)
 
 
 def test_what_counts_as_divergence():
@@ -392,7 +392,7 @@ def test_what_counts_as_divergence():
 def test_a_bold_driver_recovers_from_a_rate_that_is_too_large(ratings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = PMF(n_factors=3, regularisation=0.05, learning_rate=30.0, schedule="bold-driver", seed=1)
+        model = PMF(n_factors=3, regularization=0.05, learning_rate=30.0, schedule="bold-driver", seed=1)
         model.set_params(patience=50).fit(ratings)
     assert model.posterior_.losses[-1] < 0.5 * len(ratings) * ratings.standard_deviation**2
 
@@ -404,7 +404,7 @@ def test_a_bold_driver_recovers_from_a_rate_that_is_too_large(ratings):
 @pytest.mark.parametrize("method", ["stochastic", "mini-batch", "full-batch"])
 def test_every_way_predicts_better_than_biases(form, method):
     parts = random_split(tastes(150, 80, noise=0.3, rng=generator(5))[0], 0.2, seed=0)
-    options = {"batch_size": 1000, "regularisation": 0.01, "seed": 0}
+    options = {"batch_size": 1000, "regularization": 0.01, "seed": 0}
     ours = PMF(n_factors=4, form=form, method=method, **options).fit(parts.train)
     biases = DampedBias(seed=0).fit(parts.train)
     assert rmse(ours, parts) < 0.75 * rmse(biases, parts)
@@ -459,7 +459,7 @@ def test_the_search_keeps_to_its_budget_and_takes_what_it_found(ratings, monkeyp
     monkeypatch.setattr("tastespace.models.factorization.sgd.pmf.MAX_TRIALS", 3)
     told = []
     model = PMF(n_factors=4, seed=1).fit(ratings, observer=told.append)
-    tried = [event.stats for event in told if event.phase == "searching regularisation"]
+    tried = [event.stats for event in told if event.phase == "searching regularization"]
     assert len(tried) == 3
     best = min(tried, key=lambda stats: stats[HELD_OUT])
     assert best is tried[2]  # the last of the budget, and not thrown away
@@ -477,7 +477,7 @@ def test_without_a_mean_new_users_and_unknown_items_are_average(biases):
     """Raw: zeros would predict the lowest rating."""
     ratings = tastes(60, 40, density=0.5, rng=generator(1))[0]
     rest = ratings.masked((ratings.user_rows != 7) & (ratings.item_rows != 5))  # known by name alone
-    model = PMF(n_factors=3, form="raw", biases=biases, regularisation=0.02, seed=1).fit(rest)
+    model = PMF(n_factors=3, form="raw", biases=biases, regularization=0.02, seed=1).fit(rest)
     spread, items = ratings.standard_deviation, ratings.items.ids.to_list()
     item_means = np.array([ratings.values[ratings.item_rows == row].mean() for row in range(40)])
     for user in ("new", ratings.users.ids[7]):
@@ -507,7 +507,7 @@ def test_ratings_of_another_scale_give_the_same_answers(ratings, form):
 
 def test_a_fold_in_through_the_sigmoid_is_the_minimum(ratings):
     """No small change of a user lowers their loss."""
-    model = PMF(n_factors=3, form="sigmoid", regularisation=0.05, precision="float64", seed=1).fit(ratings)
+    model = PMF(n_factors=3, form="sigmoid", regularization=0.05, precision="float64", seed=1).fit(ratings)
     posterior = model.posterior_
     weighting = posterior.penalty.weighting
     problem = Problem(
@@ -531,7 +531,7 @@ def test_a_fold_in_through_the_sigmoid_is_the_minimum(ratings):
 
 
 def test_sigmoid_predictions_stay_in_the_range_unclipped(ratings):
-    model = PMF(n_factors=3, form="sigmoid", regularisation=0.02, epochs=30, seed=1).fit(ratings)
+    model = PMF(n_factors=3, form="sigmoid", regularization=0.02, epochs=30, seed=1).fit(ratings)
     belief = believed(model, range(3))
     users, items = np.repeat(np.arange(3), 40).astype(np.int32), np.tile(np.arange(40), 3).astype(np.int32)
     predicted = belief.mean(Pairs(users, items))
@@ -541,7 +541,7 @@ def test_sigmoid_predictions_stay_in_the_range_unclipped(ratings):
 @pytest.mark.parametrize("form", ["centred", "sigmoid"])
 def test_an_update_is_a_fit_on_all_ratings(ratings, form):
     parts = random_split(ratings, 0.1, seed=3)
-    model = PMF(n_factors=3, form=form, regularisation=0.02, epochs=30, seed=1).fit(parts.train)
+    model = PMF(n_factors=3, form=form, regularization=0.02, epochs=30, seed=1).fit(parts.train)
     updated = model.update(parts.test)
     assert len(updated.ratings_) == len(ratings)
     assert not np.array_equal(updated.posterior_.items.factors[:5], model.posterior_.items.factors[:5])
@@ -579,8 +579,8 @@ def test_adaptive_strengths_have_the_highest_density():
 def test_adaptive_priors_do_not_collapse(ratings):
     """Noise alone: without the guard the factors shrink, the strengths grow, and so on without end."""
     noise = dataclasses.replace(ratings, values=generator(3).normal(3.0, 1.0, len(ratings)).astype(np.float32))
-    model = PMF(n_factors=4, regularisation="adaptive", early_stopping=False, epochs=300, seed=1).fit(noise)
-    start = PMF(n_factors=4, regularisation="adaptive", early_stopping=False, epochs=1, seed=1).fit(noise)
+    model = PMF(n_factors=4, regularization="adaptive", early_stopping=False, epochs=300, seed=1).fit(noise)
+    start = PMF(n_factors=4, regularization="adaptive", early_stopping=False, epochs=1, seed=1).fit(noise)
     for block, strength in dataclasses.asdict(model.posterior_.penalty.strengths).items():
         assert 0 < strength < 2.001 * getattr(start.posterior_.penalty.strengths, block)
 
@@ -590,7 +590,7 @@ def test_adaptive_strengths_follow_the_data(ratings):
     strong = tastes(80, 60, density=0.6, noise=0.05, rng=generator(1))[0]
     weak = tastes(80, 60, density=0.6, noise=3.0, rng=generator(1))[0]
     found = [
-        PMF(n_factors=2, regularisation="adaptive", early_stopping=False, seed=1).fit(observed).posterior_.penalty
+        PMF(n_factors=2, regularization="adaptive", early_stopping=False, seed=1).fit(observed).posterior_.penalty
         for observed in (strong, weak)
     ]
     assert found[0].strengths.users < 0.5 * found[1].strengths.users
@@ -646,14 +646,14 @@ def test_a_full_batch_is_one_step_in_however_many_pieces_it_comes(ratings, file,
 
 
 def test_a_streamed_model_cannot_be_updated_and_says_why(ratings, file):
-    model = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=1).fit_parquet(file, rows_at_once=np.int64(300))
+    model = PMF(n_factors=2, regularization=0.05, epochs=3, seed=1).fit_parquet(file, rows_at_once=np.int64(300))
     with pytest.raises(InvalidParameterError, match="fitted on a file in pieces.*expected.* a fit on all ratings"):
         model.update(ratings)
 
 
 def test_one_piece_is_nearly_the_fit_in_memory(ratings, file):
     """The same model, shuffled otherwise: answers agree."""
-    options = {"n_factors": 2, "regularisation": 0.02, "early_stopping": False, "epochs": 100, "seed": 1}
+    options = {"n_factors": 2, "regularization": 0.02, "early_stopping": False, "epochs": 100, "seed": 1}
     streamed, fitted = PMF(**options).fit_parquet(file), PMF(**options).fit(ratings)
     users, items = ratings.user_ids(), ratings.item_ids()
     ours, theirs = streamed.predict(users, items).mean, fitted.predict(users, items).mean
@@ -662,7 +662,7 @@ def test_one_piece_is_nearly_the_fit_in_memory(ratings, file):
 
 def test_a_streamed_model_answers_saves_and_does_not_depend_on_threads(ratings, file, tmp_path, monkeypatch):
     monkeypatch.setattr("tastespace.models.factorization.sgd.descent.WORTH_THREADS", 0)
-    options = {"n_factors": 2, "regularisation": 0.01, "learning_rate": 0.05, "seed": 1, "epochs": 12}
+    options = {"n_factors": 2, "regularization": 0.01, "learning_rate": 0.05, "seed": 1, "epochs": 12}
     models = [PMF(**options, threads=threads).fit_parquet(file, rows_at_once=300) for threads in (1, 3)]
     for other in models[1:]:
         for name, array in models[0].posterior_.arrays().items():
@@ -706,7 +706,7 @@ def test_same_bytes_whatever_the_threads(ratings, method, threads, monkeypatch):
 
 
 def test_separate_strengths_override_the_common_one(ratings):
-    model = PMF(n_factors=2, regularisation=0.05, item_regularisation=0.2, user_bias_regularisation=0.3, seed=1)
+    model = PMF(n_factors=2, regularization=0.05, item_regularization=0.2, user_bias_regularization=0.3, seed=1)
     assert model.fit(ratings).posterior_.penalty.strengths == Strengths(0.05, 0.2, 0.3, 0.05)
 
 
@@ -717,9 +717,9 @@ def test_separate_strengths_override_the_common_one(ratings):
         ("form", "cubed"),
         ("method", "magic"),
         ("schedule", "whenever"),
-        ("regularisation", 0.0),
-        ("regularisation", "often"),
-        ("item_bias_regularisation", -1.0),
+        ("regularization", 0.0),
+        ("regularization", "often"),
+        ("item_bias_regularization", -1.0),
         ("weighting", "heavy"),
         ("learning_rate", 0.0),
         ("decay", -0.1),
@@ -731,8 +731,8 @@ def test_separate_strengths_override_the_common_one(ratings):
         ("refit", 1),
         ("validation_share", 1.0),
         ("precision", "float16"),
-        *((name, np.array([1.0, 2.0])) for name in ("epochs", "patience", "learning_rate", "regularisation")),
-        *((name, np.array([1, 2])) for name in ("n_factors", "item_regularisation", "form", "momentum")),
+        *((name, np.array([1.0, 2.0])) for name in ("epochs", "patience", "learning_rate", "regularization")),
+        *((name, np.array([1, 2])) for name in ("n_factors", "item_regularization", "form", "momentum")),
     ],
 )
 def test_senseless_parameters_are_refused_by_name(ratings, name, value):
@@ -754,10 +754,10 @@ def test_defaults_predict_well_on_real_ratings(name, ceiling, datasets):
 def test_empirical_bayes_is_that_of_als(ratings):
     """Both minimise the same loss, so that they have the same posterior, and the same draws of it."""
     both = [
-        kind(n_factors=2, regularisation="empirical-bayes:draws=60", seed=0, threads=1).fit(ratings)
+        kind(n_factors=2, regularization="empirical-bayes:draws=60", seed=0, threads=1).fit(ratings)
         for kind in (PMF, ALS)
     ]
-    assert both[0].regularisation_ == both[1].regularisation_
+    assert both[0].regularization_ == both[1].regularization_
     assert_array_equal(*(model.predict([0, 1, 2], [3, 4, 5]).mean for model in both))
     assert both[0].predict([0], [1]).belief_sd is not None
 
@@ -765,22 +765,22 @@ def test_empirical_bayes_is_that_of_als(ratings):
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({"form": "raw"}, "the form is raw, and regularisation is 'empirical-bayes'"),
-        ({"form": "sigmoid"}, "the form is sigmoid, and regularisation is 'empirical-bayes'"),
-        ({"user_regularisation": 0.1}, "user_regularisation is 0.1, and regularisation is 'empirical-bayes'"),
+        ({"form": "raw"}, "the form is raw, and regularization is 'empirical-bayes'"),
+        ({"form": "sigmoid"}, "the form is sigmoid, and regularization is 'empirical-bayes'"),
+        ({"user_regularization": 0.1}, "user_regularization is 0.1, and regularization is 'empirical-bayes'"),
     ],
 )
 def test_what_empirical_bayes_cannot_do_is_refused(ratings, parameters, complaint):
     with pytest.raises(InvalidParameterError, match=complaint):
-        PMF(regularisation="empirical-bayes", **parameters).fit(ratings)
+        PMF(regularization="empirical-bayes", **parameters).fit(ratings)
 
 
 def test_empirical_bayes_needs_the_ratings_in_memory(ratings, tmp_path):
     write(ratings, tmp_path / "ratings.parquet")
     with pytest.raises(InvalidParameterError, match="needs all ratings in memory"):
-        PMF(regularisation="empirical-bayes").fit_parquet(tmp_path / "ratings.parquet")
+        PMF(regularization="empirical-bayes").fit_parquet(tmp_path / "ratings.parquet")
 
 
 def test_strengths_are_reported(ratings):
-    model = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=0).fit(ratings)
-    assert dataclasses.astuple(model.regularisation_) == (0.05,) * 4
+    model = PMF(n_factors=2, regularization=0.05, epochs=3, seed=0).fit(ratings)
+    assert dataclasses.astuple(model.regularization_) == (0.05,) * 4

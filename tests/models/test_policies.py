@@ -248,7 +248,7 @@ def test_policies_that_make_no_sense_are_refused(fitted, wrong):
 
 
 def test_a_model_without_uncertainty_says_so(ratings):
-    model = ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings)
+    model = ALS(n_factors=2, regularization=0.1, seed=0).fit(ratings)
     assert model.recommend([0]).uncertainty is None
     with pytest.raises(InvalidParameterError, match="provides no uncertainty"):
         model.recommend([0], policy="cautious")

@@ -238,7 +238,7 @@ def test_an_own_list_is_looked_at_as_a_whole_also_with_damping(large):
     [("als", "best", [6]), ("bpmf", "rating", [6]), ("bpmf", "cautious", [150])],
 )
 def test_no_more_searches_than_it_takes(fitted, model, policy, searches):
-    recommender = ALS(n_factors=3, regularisation=0.1, seed=0).fit(fitted.ratings_) if model == "als" else fitted
+    recommender = ALS(n_factors=3, regularization=0.1, seed=0).fit(fitted.ratings_) if model == "als" else fitted
     index, asked = all_cells(recommender), []
     search = index.search
     index.search = lambda queries, k, **filters: asked.append(k) or search(queries, k, **filters)
@@ -347,7 +347,7 @@ def test_an_index_of_other_items_is_refused(fitted):
         EASE(seed=0).fit(ratings_of(30, 20, 0.3)).recommend([0], index=other)
 
 
-@pytest.mark.parametrize("model", [ALS(n_factors=4, regularisation=0.1, seed=0), ImplicitALS(n_factors=4, seed=0)])
+@pytest.mark.parametrize("model", [ALS(n_factors=4, regularization=0.1, seed=0), ImplicitALS(n_factors=4, seed=0)])
 def test_every_model_with_inner_products(model):
     fitted = model.fit(ratings_of(60, N_ITEMS, 0.2))
     expected, found = fitted.recommend([0, 1, 2], 5), fitted.recommend([0, 1, 2], 5, index=all_cells(fitted))

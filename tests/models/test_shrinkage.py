@@ -80,10 +80,10 @@ def test_without_shrinkage_they_are_not():
 @pytest.mark.parametrize("n_factors", [3, 10])
 def test_least_squares_take_their_number_from_such_a_run(n_factors):
     observed = planted(n_factors)
-    model = ALS(n_factors="auto", most_factors=16, regularisation=0.05, seed=0, threads=1).fit(observed)
+    model = ALS(n_factors="auto", most_factors=16, regularization=0.05, seed=0, threads=1).fit(observed)
     assert abs(model.n_factors_ - n_factors) <= 1
     assert model.posterior_.items.factors.shape[1] == model.n_factors_
-    given = ALS(n_factors=model.n_factors_, regularisation=0.05, seed=0, threads=1).fit(observed)
+    given = ALS(n_factors=model.n_factors_, regularization=0.05, seed=0, threads=1).fit(observed)
     assert given.posterior_.losses[-1] == pytest.approx(model.posterior_.losses[-1], rel=0.05)
 
 
@@ -296,9 +296,9 @@ def test_other_likelihoods_have_it_too(ratings, likelihood):
 
 
 def test_a_fit_may_begin_from_another(ratings):
-    other = ALS(n_factors=5, regularisation=0.05, seed=0).fit(ratings)
+    other = ALS(n_factors=5, regularization=0.05, seed=0).fit(ratings)
     assert BPMF(**AUTO).fit(ratings, start=other).n_factors_ == 3
-    assert ALS(n_factors="auto", most_factors=8, regularisation=0.05, seed=0).fit(ratings, start=other).n_factors_ == 3
+    assert ALS(n_factors="auto", most_factors=8, regularization=0.05, seed=0).fit(ratings, start=other).n_factors_ == 3
     assert VB(n_factors="auto", most_factors=8, seed=0).fit(ratings, start=other).n_factors_ == 3
 
 

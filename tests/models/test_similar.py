@@ -24,7 +24,7 @@ RATINGS = tastes(40, 30, density=0.4, rng=generator(8))[0].with_items(
 
 @pytest.fixture(scope="module")
 def model():
-    return ALS(n_factors=3, regularisation=0.1, seed=1, threads=1).fit(RATINGS)
+    return ALS(n_factors=3, regularization=0.1, seed=1, threads=1).fit(RATINGS)
 
 
 def cosines(one, other):
@@ -58,7 +58,7 @@ def test_rare_items_do_not_win_by_chance():
     observed = Ratings.from_arrays(
         np.concatenate([users, rare_users]), np.concatenate([items, rare_items]), np.concatenate([likes, rare_likes])
     )
-    model = ALS(n_factors=8, regularisation=0.02, seed=0).fit(observed)
+    model = ALS(n_factors=8, regularization=0.02, seed=0).fit(observed)
 
     def rare(**options):
         return (model.similar_items(np.arange(n_known), 5, **options).to_polars()["similar"] >= n_known).mean()
@@ -183,7 +183,7 @@ def test_models_without_tastes_say_so(kind):
 
 
 def test_what_a_person_reads(model):
-    titled = ALS(n_factors=3, regularisation=0.1, seed=1).fit(
+    titled = ALS(n_factors=3, regularization=0.1, seed=1).fit(
         RATINGS.with_items(pl.Series([f"Film {item}" for item in RATINGS.items.ids]))
     )
     found = titled.similar_items([4, 5, 6, 7], 2)

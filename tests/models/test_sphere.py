@@ -296,7 +296,7 @@ def test_sphere_als_keeps_its_length_and_predicts():
 
 
 def test_early_stopping_stops_on_the_sphere_as_well():
-    options = {"n_factors": 20, "regularisation": 1e-4, "weighting": "plain", "early_stopping": True, "tolerance": 0.0}
+    options = {"n_factors": 20, "regularization": 1e-4, "weighting": "plain", "early_stopping": True, "tolerance": 0.0}
     free, bound = (model(**options, seed=0).fit(SPLIT.train) for model in (ALS, SphereALS))
     assert len(free.posterior_.losses) < ALS().sweeps
     assert len(bound.posterior_.losses) == len(free.posterior_.losses)

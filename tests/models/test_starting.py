@@ -25,7 +25,7 @@ def ratings():
 
 @pytest.fixture(scope="module")
 def finished(ratings):
-    return ALS(n_factors=3, regularisation=0.02, sweeps=200, tolerance=1e-9, seed=0).fit(ratings)
+    return ALS(n_factors=3, regularization=0.02, sweeps=200, tolerance=1e-9, seed=0).fit(ratings)
 
 
 def first_errors(model, ratings, start):
@@ -36,9 +36,9 @@ def first_errors(model, ratings, start):
 
 
 def test_from_its_own_end_least_squares_stays_there(ratings, finished):
-    again = ALS(n_factors=3, regularisation=0.02, sweeps=1, seed=5).fit(ratings, start=finished)
+    again = ALS(n_factors=3, regularization=0.02, sweeps=1, seed=5).fit(ratings, start=finished)
     assert_allclose(again.posterior_.losses[0], finished.posterior_.losses[-1], rtol=1e-4)
-    afresh = ALS(n_factors=3, regularisation=0.02, sweeps=1, seed=5).fit(ratings)
+    afresh = ALS(n_factors=3, regularization=0.02, sweeps=1, seed=5).fit(ratings)
     assert afresh.posterior_.losses[0] > 1.5 * again.posterior_.losses[0]
 
 
@@ -50,7 +50,7 @@ def test_a_sampler_begins_near_the_end_of_least_squares(ratings, finished, model
 
 def test_least_squares_begin_from_a_draw(ratings):
     sampled = BPMF(n_factors=3, chains=1, warmup=20, draws=5, thin=1, seed=3).fit(ratings)
-    settings = {"n_factors": 3, "regularisation": 0.02, "sweeps": 1, "seed": 5}
+    settings = {"n_factors": 3, "regularization": 0.02, "sweeps": 1, "seed": 5}
     begun, afresh = ALS(**settings).fit(ratings, start=sampled), ALS(**settings).fit(ratings)
     assert begun.posterior_.losses[0] < 0.7 * afresh.posterior_.losses[0]
 
@@ -65,10 +65,10 @@ def test_variational_bayes_begins_from_least_squares_and_a_sampler_from_it(ratin
 
 
 def test_descent_begins_from_least_squares_and_they_from_it(ratings, finished):
-    settings = {"n_factors": 3, "regularisation": 0.02, "epochs": 2, "early_stopping": False, "seed": 5}
+    settings = {"n_factors": 3, "regularization": 0.02, "epochs": 2, "early_stopping": False, "seed": 5}
     begun, afresh = PMF(**settings).fit(ratings, start=finished), PMF(**settings).fit(ratings)
     assert begun.posterior_.losses[0] < 0.85 * afresh.posterior_.losses[0]
-    again = ALS(n_factors=3, regularisation=0.02, sweeps=1, seed=5).fit(ratings, start=begun)
+    again = ALS(n_factors=3, regularization=0.02, sweeps=1, seed=5).fit(ratings, start=begun)
     assert again.posterior_.losses[0] < 1.2 * finished.posterior_.losses[-1]
     squashed = PMF(form="sigmoid", **settings)
     with pytest.raises(InvalidParameterError, match="the form is sigmoid, whose factors are not in units of ratings"):
@@ -78,13 +78,13 @@ def test_descent_begins_from_least_squares_and_they_from_it(ratings, finished):
 
 
 def test_items_on_a_sphere_end_on_it(ratings, finished):
-    sphere = SphereALS(n_factors=3, regularisation=0.02, seed=0).fit(ratings, start=finished)
+    sphere = SphereALS(n_factors=3, regularization=0.02, seed=0).fit(ratings, start=finished)
     lengths = np.linalg.norm(sphere.posterior_.items.factors, axis=1)
     assert_allclose(lengths, lengths[0], rtol=1e-5)
 
 
 def test_other_numbers_of_factors(ratings, finished):
-    more = ALS(n_factors=5, regularisation=0.02, sweeps=1, seed=5).fit(ratings, start=finished)
+    more = ALS(n_factors=5, regularization=0.02, sweeps=1, seed=5).fit(ratings, start=finished)
     assert more.posterior_.losses[0] < 1.1 * finished.posterior_.losses[-1]
     start = start_of(finished, ratings)
     fewer = start.factors(2, 0.1, generator(0))
@@ -141,7 +141,7 @@ def test_items_of_a_raw_model_are_handed_over_around_the_mean(ratings, covarianc
 @pytest.mark.parametrize("biases", [True, False])
 def test_items_of_raw_descent_are_handed_over_around_the_mean(ratings, biases):
     far = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids(), ratings.values + 500)
-    raw = PMF(form="raw", n_factors=4, biases=biases, regularisation=0.01, seed=3).fit(far)
+    raw = PMF(form="raw", n_factors=4, biases=biases, regularization=0.01, seed=3).fit(far)
     bias = raw.posterior_.item_points().bias
     assert abs(bias.mean()) < 1e-6 * 500
     means = np.bincount(far.item_rows, far.values) / np.bincount(far.item_rows) - far.mean

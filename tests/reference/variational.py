@@ -61,7 +61,7 @@ def natural(values, rated, other, prior, alpha, biases, mistake=None):
 
 
 def best(precision, linear, diagonal=False):
-    """Mean and covariance; with `diagonal` those of the best factorised belief."""
+    """Mean and covariance; with `diagonal` those of the best factorized belief."""
     mean = np.linalg.solve(precision, linear)
     return mean, np.diag(1 / np.diag(precision)) if diagonal else np.linalg.inv(precision)
 

@@ -43,7 +43,7 @@ def test_choices(kind, tmp_path):
 
 def test_yes_and_no(tmp_path):
     split = split_of("yes-no")
-    models = {"bias": DampedBias(), "als": ALS(n_factors=2, regularisation=0.1, seed=0)}
+    models = {"bias": DampedBias(), "als": ALS(n_factors=2, regularization=0.1, seed=0)}
     reports = {name: evaluate(model.fit(split.train), split) for name, model in models.items()}
     page, files = page_of(reports, tmp_path)
     drawn = {f"{what}-by-{side}.svg" for what in ("errors", "found") for side in ("users", "items")}

@@ -71,7 +71,7 @@ def split():
 @pytest.fixture(scope="module")
 def shown(split, tmp_path_factory):
     """A model with tastes and one without; their names are no markup either."""
-    models = {"<als>": ALS(n_factors=2, regularisation=0.1, seed=1, threads=1), "bias": DampedBias()}
+    models = {"<als>": ALS(n_factors=2, regularization=0.1, seed=1, threads=1), "bias": DampedBias()}
     found = []
     for name, model in models.items():
         folder = tmp_path_factory.mktemp("models") / "model"

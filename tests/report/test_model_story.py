@@ -92,7 +92,7 @@ def test_a_model_without_its_ratings_tells_nothing_of_its_users(uneven, tmp_path
 
 
 def test_a_model_of_points_tells_its_loss(tmp_path):
-    model = ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(stars())
+    model = ALS(n_factors=2, regularization=0.1, seed=1, threads=1).fit(stars())
     story = told(model, tmp_path / "model")
     assert story["course"]["name"] == "loss"
     losses = story["course"]["values"]

@@ -39,7 +39,7 @@ def planted() -> BPMF:
 @pytest.fixture(scope="module")
 def points() -> ALS:
     """A model of points, whose items have five dimensions."""
-    return ALS(n_factors=5, regularisation=0.02, seed=1, threads=1).fit(gaussian(80, 50, rng=generator(4))[0])
+    return ALS(n_factors=5, regularization=0.02, seed=1, threads=1).fit(gaussian(80, 50, rng=generator(4))[0])
 
 
 def kinds(model) -> np.ndarray:
@@ -79,10 +79,10 @@ def test_the_farthest_item_is_at_a_distance_of_one(planted):
 
 def test_two_dimensions_explain_all_of_two():
     ratings = gaussian(40, 30, rng=generator(4))[0]
-    assert taste_map(ALS(n_factors=2, regularisation=0.02, seed=1, threads=1).fit(ratings)).explained == pytest.approx(
+    assert taste_map(ALS(n_factors=2, regularization=0.02, seed=1, threads=1).fit(ratings)).explained == pytest.approx(
         1
     )
-    line = taste_map(ALS(n_factors=1, regularisation=0.02, seed=1, threads=1).fit(ratings))
+    line = taste_map(ALS(n_factors=1, regularization=0.02, seed=1, threads=1).fit(ratings))
     assert line.places.shape == (30, 2)
     assert not line.places[:, 1].any()
     assert line.explained == pytest.approx(1)
@@ -197,7 +197,7 @@ def test_two_items_make_no_map(points):
         taste_map(points, max_items=2)
     few = Ratings.from_arrays([0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [1.0, 5, 2, 4, 3])
     with pytest.raises(InvalidParameterError, match="there are 2 items"):
-        taste_map(ALS(n_factors=1, regularisation=0.1, seed=1, threads=1).fit(few))
+        taste_map(ALS(n_factors=1, regularization=0.1, seed=1, threads=1).fit(few))
 
 
 def test_an_unknown_method_is_reported(points):
@@ -213,7 +213,7 @@ def test_a_model_that_is_not_fitted_has_no_map():
 def test_items_that_are_all_alike_lie_in_the_middle():
     """Everybody gives 3: no dimension has any variance."""
     users, items = np.divmod(np.arange(40), 5)
-    model = ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(
+    model = ALS(n_factors=2, regularization=0.1, seed=1, threads=1).fit(
         Ratings.from_arrays(users, items, 3.0 + 0 * items)
     )
     shown = taste_map(model)
@@ -232,7 +232,7 @@ def test_what_items_can_be_coloured_by(points):
         }
     )
     titled = points.ratings_.with_items(pl.Series("title", [f"Film {item}" for item in range(n)]), about)
-    model = ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(titled)
+    model = ALS(n_factors=2, regularization=0.1, seed=1, threads=1).fit(titled)
     content = map_content(model, taste_map(model))
     assert content["titles"][3] == "Film 3"
     attributes = content["attributes"]

@@ -76,7 +76,7 @@ def test_long_titles_are_cut(ratings, model):
 
 
 def test_a_model_that_is_not_sure_of_anything_is_refused(ratings):
-    point = ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings)
+    point = ALS(n_factors=2, regularization=0.1, seed=0).fit(ratings)
     with pytest.raises(DataError, match="provides no uncertainty"):
         list_picture(point.recommend([0], 3))
     with pytest.raises(DataError, match="provides no uncertainty"):

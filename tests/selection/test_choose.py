@@ -188,7 +188,7 @@ def test_parameters_that_the_guess_lacks(ratings):
 
 def test_candidates_are_declared_by_models(ratings):
     found = candidates_for(ratings, {})
-    assert {"growth": "none", "strength": "auto", "regularisation": "auto"} in found["implicit-als"]
+    assert {"growth": "none", "strength": "auto", "regularization": "auto"} in found["implicit-als"]
     assert found["blend"][0] == found["implicit-als"][0] == {}
     assert candidates_for(ratings.with_kind("stars"), {}) == {}
     assert not any("growth" in settings for settings in candidates_for(ratings.with_kind("one-class"), {})["blend"])

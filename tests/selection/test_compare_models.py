@@ -223,7 +223,7 @@ def test_only_searches_tell_errors_without_being_given_ratings_to_tell_them_of(s
 def begun(split):
     """Some that begin from others, and some that cannot."""
     models = {
-        "descended": PMF(n_factors=2, regularisation=0.05, epochs=5, seed=0),
+        "descended": PMF(n_factors=2, regularization=0.05, epochs=5, seed=0),
         "believed": VB(n_factors=2, passes=20, tolerance=0.0, seed=0),
         "first": VB(n_factors=2, passes=1, seed=0),
         "first from believed": VB(n_factors=2, passes=1, seed=0),
@@ -242,7 +242,7 @@ def begun(split):
 
 
 def test_models_begin_from_others(begun, split):
-    descended = PMF(n_factors=2, regularisation=0.05, epochs=5, seed=0).fit(split.train)
+    descended = PMF(n_factors=2, regularization=0.05, epochs=5, seed=0).fit(split.train)
     believed = VB(n_factors=2, passes=20, tolerance=0.0, seed=0).fit(split.train, start=descended)
     first = VB(n_factors=2, passes=1, seed=0).fit(split.train, start=believed)
     with pytest.warns(ConvergenceWarning):

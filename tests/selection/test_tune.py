@@ -128,9 +128,9 @@ def test_yes_and_no_and_choices_have_measures_of_their_own(ratings):
     ones = Ratings.from_arrays(liked.user_rows, liked.item_rows, np.ones(len(liked))).with_kind("one-class")
     choices = tune(ones, "ease", trials=2, share=0.3, measure=None)
     assert choices.goal == Goal("ndcg@10")
-    # The regularisation is held against the number of users: for all of them it is more than for a part.
+    # The regularization is held against the number of users: for all of them it is more than for a part.
     lowest, highest = 1 * 200 / 1000, 10_000 * 200 / 1000
-    assert all(lowest <= trial.settings["regularisation"] <= highest for trial in choices.trials)
+    assert all(lowest <= trial.settings["regularization"] <= highest for trial in choices.trials)
 
 
 def test_fixed_parameters_are_passed_to_all(ratings):
@@ -140,10 +140,10 @@ def test_fixed_parameters_are_passed_to_all(ratings):
         rungs=1,
         threads=1,
         fixed={"n_factors": 2, "sweeps": 3},
-        ranges={"regularisation": (0.02, 0.2)},
+        ranges={"regularization": (0.02, 0.2)},
     )
-    assert list(result.trials[0].settings) == ["regularisation", "user_bias_regularisation"]
-    assert all(0.02 <= trial.settings["regularisation"] <= 0.2 for trial in result.trials)
+    assert list(result.trials[0].settings) == ["regularization", "user_bias_regularization"]
+    assert all(0.02 <= trial.settings["regularization"] <= 0.2 for trial in result.trials)
     assert result.recommender().get_params().items() >= {"n_factors": 2, "sweeps": 3}.items()
     assert isinstance(result.recommender(), ALS)
     assert result.changed().items() >= {"n_factors": 2, "sweeps": 3}.items()

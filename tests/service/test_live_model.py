@@ -36,7 +36,7 @@ def two_workers(own_settings):
 
 
 def publish(settings, seed: int = 5) -> None:
-    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=seed, threads=1).fit(small_ratings()), settings.model)
+    artifact.save(ALS(n_factors=2, regularization=0.1, seed=seed, threads=1).fit(small_ratings()), settings.model)
 
 
 def wait_for(condition) -> None:

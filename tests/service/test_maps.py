@@ -255,7 +255,7 @@ def test_maps_of_dropped_versions_are_removed(settings, small_model, tmp_path):
         versions = [version(asking)]
         assert asking.get("/v1/map").json()["model"] == versions[0]
         for seed in (5, 6):
-            artifact.save(ALS(n_factors=2, regularisation=0.1, seed=seed, threads=1).fit(small_ratings()), told.model)
+            artifact.save(ALS(n_factors=2, regularization=0.1, seed=seed, threads=1).fit(small_ratings()), told.model)
             versions.append(asking.post("/v1/model/reload").json()["version"])
             answer = asking.get("/v1/map").json()
             assert answer["model"] == versions[-1]
@@ -268,7 +268,7 @@ def test_maps_of_dropped_versions_are_removed(settings, small_model, tmp_path):
 
 
 def test_places_of_a_model_of_points(settings, tmp_path):
-    model = ALS(n_factors=2, regularisation=0.1, seed=5, threads=1).fit(small_ratings())
+    model = ALS(n_factors=2, regularization=0.1, seed=5, threads=1).fit(small_ratings())
     artifact.save(model, tmp_path / "als")
     told = replace(settings, model=str(tmp_path / "als"))
     prepare(told)
@@ -332,7 +332,7 @@ def test_a_map_that_does_not_fit_is_made_again(client, settings, damage):
 def test_items_can_be_coloured_by_what_is_true_of_them():
     ratings = gaussian(40, 30, density=0.5, rng=generator(1))[0]
     about = pl.DataFrame({"old": [item < 10 for item in range(30)]})
-    model = ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(ratings.with_items(None, about))
+    model = ALS(n_factors=2, regularization=0.1, seed=1, threads=1).fit(ratings.with_items(None, about))
     assert map_content(model, taste_map(model))["attributes"]["old"] == {
         "values": ["false", "true"],
         "of": [[1]] * 10 + [[0]] * 20,

@@ -235,7 +235,7 @@ def slashed(tmp_path_factory):
     items = raw.item_ids().cast(pl.String)
     frame = pl.DataFrame({"user": "u/" + raw.user_ids().cast(pl.String), "item": "10.1/" + items, "rating": raw.values})
     folder = tmp_path_factory.mktemp("models") / "slashed"
-    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(Ratings.from_frame(frame)), folder)
+    artifact.save(ALS(n_factors=2, regularization=0.1, seed=1, threads=1).fit(Ratings.from_frame(frame)), folder)
     return folder
 
 

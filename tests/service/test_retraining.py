@@ -40,7 +40,7 @@ def old_and_new(all_ratings):
     new = np.flatnonzero(np.isin(all_ratings.user_ids(), np.arange(20)))
     new = np.sort(generator(1).permutation(new)[:300])
     before = all_ratings.take(np.setdiff1d(np.arange(len(all_ratings)), new))
-    return ALS(n_factors=2, regularisation=0.1, seed=3, threads=1).fit(before), stored(all_ratings, new=new)
+    return ALS(n_factors=2, regularization=0.1, seed=3, threads=1).fit(before), stored(all_ratings, new=new)
 
 
 def test_the_new_model_has_seen_everything(all_ratings, old_and_new):
@@ -83,7 +83,7 @@ def test_chance_alone_is_no_reason_to_refuse():
 
 
 def test_nothing_new_is_nothing_to_compare_on(all_ratings):
-    old = ALS(n_factors=2, regularisation=0.1, seed=3, threads=1).fit(all_ratings)
+    old = ALS(n_factors=2, regularization=0.1, seed=3, threads=1).fit(all_ratings)
     found = retrain(old, stored(all_ratings))
     assert found.comparison is None
     assert found.n_new == 0

@@ -124,8 +124,13 @@ def fit(
     n_factors: Annotated[
         Any, Option(help="Number of latent factors, or auto to estimate it.", metavar="N", parser=options.factors_of)
     ] = None,
-    regularisation: Annotated[
-        str | None, Option(help="A number, auto, empirical-bayes, or another value of the model.")
+    regularization: Annotated[
+        str | None,
+        Option(
+            "--regularization",
+            "--regularisation",
+            help="A number, auto, empirical-bayes, or another value of the model.",
+        ),
     ] = None,
     test: Annotated[Path | None, Option(help="File of test ratings to evaluate on.")] = None,
     holdout: Annotated[float | None, Option(help="Share of the ratings to hold out and evaluate on.")] = None,
@@ -179,7 +184,7 @@ def fit(
     parameters: dict[str, Any] = {"seed": 0, **settled.get("model", {})}
     configured = parameters.pop("name", None)
     named = configured if model is None else model
-    strength = [] if regularisation is None else [f"regularisation={regularisation}"]
+    strength = [] if regularization is None else [f"regularization={regularization}"]
     parameters |= options.read_settings([*(settings or []), *strength])
     flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
     parameters |= {key: value for key, value in flags.items() if value is not None}

@@ -113,7 +113,7 @@ def read_settings(settings: list[str]) -> dict[str, Any]:
     for setting in settings:
         key, separator, text = setting.partition("=")
         if not separator or not key:
-            raise InvalidParameterError(f"--set got {setting!r}; expected key=value, such as regularisation=0.1")
+            raise InvalidParameterError(f"--set got {setting!r}; expected key=value, such as regularization=0.1")
         try:
             read[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -153,7 +153,7 @@ def diagnose(
     if learning is not None:
         console.print_line(f"\n{learning}")
         if diagnosis.trouble is not None:
-            console.print_line(f"draws are set by --regularisation {EmpiricalBayes.name}:draws=N")
+            console.print_line(f"draws are set by --regularization {EmpiricalBayes.name}:draws=N")
     if recommender.seen_.updates:
         console.print_line(f"\nseen: {recommender.seen_}")
     if figures is not None:
@@ -161,6 +161,7 @@ def diagnose(
 
 
 HOLDOUT = 0.1
+FILMS, STEPS = 4, (0, 1, 3, 10)  # of the picture: films, and numbers of ratings of a new user
 SHOWN = (
     *("item", "title", "score", "chosen_probability", "expected_rating", "liked_probability"),
     *("belief_sd", "low", "high"),
@@ -186,10 +187,19 @@ def demo(
             recommender.fit(split.train, observer=observer)
             seconds[name] = time.perf_counter() - began
             reports[name] = evaluate(recommender, split.test, ranking=False, groups=False, bootstrap=0)
-    ranking = recommenders["joint"].recommend([user], 10)
-    top = ranking.of(0)
+    joint = recommenders["joint"]
+    ranking = joint.recommend([user], 10)
+    top, calibration = ranking.of(0), reports["joint"].calibration
+    assert calibration is not None
+    # A new user who gives the first ratings of this one.
+    films = ranking.item_ids[:FILMS].to_list()
+    answers = split.train.to_polars().filter(pl.col("user") == (ratings.users.ids[0] if ranking.cold[0] else user))
+    given = dict(answers.select("item", "rating").head(max(STEPS)).rows())
+    steps = {
+        n: joint.predict(["new user"] * len(films), films, history=dict(list(given.items())[:n]) or None) for n in STEPS
+    }
+    draw_demo(calibration, steps, picture)
     if json:
-        draw_demo(reports, ranking, picture)
         content = {
             "n_ratings": len(ratings),
             "measures": {name: report.to_dict() for name, report in reports.items()},
@@ -222,5 +232,4 @@ def demo(
         f"chosen: among the next films they pick ({liking['base_rate'][0]:.1%} for an average film); liked: a rating "
         f"of at least {liking['liked_from'][0]:.2f}, {'the mean of all' if ranking.cold[0] else 'their own mean'}"
     )
-    draw_demo(reports, ranking, picture)
     console.print_line(f"\npicture written to {picture}")

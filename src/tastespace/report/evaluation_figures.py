@@ -103,6 +103,19 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
     groups = {name: found.groups["users"] for name, found in models.items() if "users" in found.groups}
     figure, panels = plot.new_figure(2, (11.0, 4.0), (2, 5)) if groups else plot.new_figure(1, (4.4, 4.0))
     axes = panels[0]
+    draw_coverage(axes, models, looks)
+    if groups:
+        panels[1].axhline(MAIN, color=PALE, linewidth=1, zorder=1)
+        plot.draw_groups(panels[1], groups, f"coverage_{SHARES[MAIN]}", looks)
+        plot.name_groups(panels[1], next(iter(groups.values())), "users")
+        plot.set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
+    plot.add_legend(figure, axes, looks)
+    title = "Coverage: how many test ratings lie in their intervals"
+    return Picture.of(figure, "coverage", title, f". {plot.describe(models, _describe_coverage)}")
+
+
+def draw_coverage(axes: plot.Axes, models: Mapping[str, Calibration], looks: Mapping[str, int]) -> None:
+    """Draw observed against nominal coverage of intervals; on the diagonal models are calibrated."""
     axes.plot([0.4, 1], [0.4, 1], color=PALE, linewidth=1, zorder=1)
     for name, found in models.items():
         names = {coverage: f"coverage_{share}" for coverage, share in SHARES.items()}
@@ -116,14 +129,6 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
     axes.set(xlim=(0.45, 1.0), xlabel="interval, in per cent", ylabel="share of the test ratings inside")
     dashes = " (dash: expected)" if any(found.levels is not None for found in models.values()) else ""
     plot.set_title(axes, f"All ratings{dashes}")
-    if groups:
-        panels[1].axhline(MAIN, color=PALE, linewidth=1, zorder=1)
-        plot.draw_groups(panels[1], groups, f"coverage_{SHARES[MAIN]}", looks)
-        plot.name_groups(panels[1], next(iter(groups.values())), "users")
-        plot.set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
-    plot.add_legend(figure, axes, looks)
-    title = "Coverage: how many test ratings lie in their intervals"
-    return Picture.of(figure, "coverage", title, f". {plot.describe(models, _describe_coverage)}")
 
 
 def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:

@@ -1,6 +1,6 @@
 """Figures of uncertainty: a list with its intervals, a new user who becomes known, the effect of policies.
 
-The figure of the demo is here as well: the gain over the baselines, and one user's list.
+The picture of the demo is here as well: whether intervals hold what they promise, and a new user.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from tastespace.arrays import FloatArray
-from tastespace.errors import DataError, MissingExtraError
-from tastespace.evaluation.report import Report
+from tastespace.errors import DataError
+from tastespace.evaluation.calibration import Calibration
 from tastespace.models.base.results import Prediction, Ranking
 from tastespace.report import plotting as plot
+from tastespace.report.evaluation_figures import draw_coverage
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture
 
 MAX_TITLE = 44  # characters
@@ -41,30 +42,35 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
 
 def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | None = None) -> Picture:
     """Beliefs about the same items after some numbers of ratings of a user; `given` are the ratings they gave later."""
-    sds = {n: _belief_sd(prediction) for n, prediction in steps.items()}
+    n_items = len(next(iter(steps.values())).mean)
+    figure, (axes,) = plot.new_figure(1, (8.4, 1.4 + 0.16 * n_items * (len(steps) + 1)))
+    _draw_narrowing(axes, steps)
+    if given is not None:
+        axes.scatter(given, range(n_items), marker="x", color=RUST, s=45, zorder=4, label="given later")
+    title = "Predictions for a new user, by number of ratings"
+    plot.set_title(axes, title, x="rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
+    figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
+    widths = [f"{_belief_sd(prediction).mean():.2f} with {n}" for n, prediction in steps.items()]
+    return Picture.of(figure, "uncertainty-new-user", title, f". Mean belief sd: {', '.join(widths)} ratings.")
+
+
+def _draw_narrowing(axes: plot.Axes, steps: Mapping[int, Prediction]) -> None:
+    """The same items after some numbers of ratings: 90 % of ratings (thin), one belief sd to either side (thick)."""
     first = next(iter(steps.values()))
     labels = [_cut(str(name)) for name in (first.item_ids if first.titles is None else first.titles)]
-    figure, (axes,) = plot.new_figure(1, (8.4, 1.4 + 0.16 * len(labels) * (len(steps) + 1)))
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color=GRID)
     step = 0.8 / len(steps)
     for place, (n, prediction) in enumerate(steps.items()):
         heights = np.arange(len(labels)) + (place - (len(steps) - 1) / 2) * step
         depth = 0.3 + 0.7 * place / max(1, len(steps) - 1)
+        mean, sd = prediction.mean, _belief_sd(prediction)
         low, high = prediction.interval().T
         axes.hlines(heights, low, high, color=ACCENT, alpha=depth, linewidth=1.4, zorder=1)
         name = f"{n} rating{'s' if n != 1 else ''}"
-        mean, sd = prediction.mean, sds[n]
         axes.hlines(heights, mean - sd, mean + sd, color=ACCENT, alpha=depth, linewidth=5, zorder=2, label=name)
-    if given is not None:
-        axes.scatter(given, range(len(labels)), marker="x", color=RUST, s=45, zorder=4, label="given later")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    title = "Predictions for a new user, by number of ratings"
-    plot.set_title(axes, title, x="rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
-    figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
-    widths = [f"{sd.mean():.2f} with {n}" for n, sd in sds.items()]
-    return Picture.of(figure, "uncertainty-new-user", title, f". Mean belief sd: {', '.join(widths)} ratings.")
 
 
 def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Picture:
@@ -91,24 +97,16 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     return Picture.of(figure, "uncertainty-policies", title, f". Averages of the lists: {'; '.join(words)}.")
 
 
-def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> None:
-    """Two panels as one image: the error of each model, and the first user's recommendations."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Drawing the picture", "plot") from error
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[2, 3])
-    names = list(reports)
-    errors = [reports[name]["rmse"] for name in names]
-    _draw_dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
-    plot.set_title(left, "RMSE on held-out ratings (less is better)", 10)
-    _draw_list(right, ranking.of(0).rows(named=True))
-    shown = "predicted rating" if ranking.uncertainty is None else "expected rating, 90 % interval"
-    plot.set_title(right, f"For user {ranking.user_ids[0]}: {shown}", 10)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(length=0, labelcolor=INK)
+def draw_demo(calibration: Calibration, steps: Mapping[int, Prediction], path: Path) -> None:
+    """Draw whether intervals hold what they promise, and how they narrow for a new user; one image."""
+    figure, (left, right) = plot.new_figure(2, (11, 4.2), (2, 3))
+    draw_coverage(left, {"": calibration}, {"": 0})
+    plot.set_title(left, "Test ratings inside their intervals (dash: expected)", 10)
+    _draw_narrowing(right, steps)
+    plot.set_title(right, "A new user, rating by rating: 90 % of ratings (thin), belief (thick)", 10)
+    highest = max(prediction.interval().max() for prediction in steps.values())
+    right.set_xlim(right=highest + 0.02)  # a belief may go on, ratings do not
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=4, frameon=False, labelcolor=INK)
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
@@ -116,11 +114,8 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
 
 
 def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
-    """A list, best on top: a dot for the expected rating, and a line for 90 % of ratings, if they are known."""
+    """A list, best on top: a dot for the expected rating, and a line for 90 % of ratings."""
     labels, scores = [_name(row) for row in rows], [row.get("expected_rating", row["score"]) for row in rows]
-    if not rows or "low" not in rows[0]:
-        _draw_dots(axes, labels, scores, [ACCENT] * len(rows), "{:.2f}")
-        return
     places = range(len(rows))
     lows, highs = [row["low"] for row in rows], [row["high"] for row in rows]
     axes.hlines(places, lows, highs, color=ACCENT, alpha=0.35, linewidth=5, zorder=1)
@@ -133,18 +128,6 @@ def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
     axes.margins(y=0.07)
     axes.grid(axis="x", color=GRID)
     axes.set_axisbelow(True)
-
-
-def _draw_dots(axes: plot.Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
-    """One dot per row with its value beside it: no bar, so no zero is needed to read it fairly."""
-    places = range(len(labels))
-    axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)
-    axes.scatter(values, places, c=colours, s=60, zorder=2)
-    for place, value in zip(places, values, strict=True):
-        plot.write_note(axes, form.format(value), (value, place), (8, 0), va="center")
-    axes.set_yticks(places, labels)
-    axes.invert_yaxis()
-    axes.margins(x=0.2, y=0.1)
 
 
 def _belief_sd(prediction: Prediction) -> FloatArray:

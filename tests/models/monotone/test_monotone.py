@@ -78,7 +78,7 @@ def test_clusters_are_those_that_rate_in_a_similar_way_and_their_curves_are_reco
 def test_the_number_of_clusters_is_chosen_on_ratings_held_out():
     world = distorted(150, 120, rng=generator(2))
     told = []
-    model = MonotoneMF(**FIXED, regularisation=0.02).fit(world.ratings, observer=told.append)
+    model = MonotoneMF(**FIXED, regularization=0.02).fit(world.ratings, observer=told.append)
     assert model.posterior_.table.way == "clusters"
     assert 2 <= len(model.posterior_.table.curves) - 1 <= 6
     errors = {
@@ -120,8 +120,8 @@ class Unfixed(OneCurve):
 
 def transition_of(ratings, **parameters):
     """The sweeps of one fold, as Somani and Gupta have them, and where ALS ends."""
-    model = MonotoneMF(**FIXED, folds=1, regularisation=0.05, precision="float64", **parameters)
-    plain = ALS(**FIXED, regularisation=0.05, precision="float64").fit(ratings).posterior_
+    model = MonotoneMF(**FIXED, folds=1, regularization=0.05, precision="float64", **parameters)
+    plain = ALS(**FIXED, regularization=0.05, precision="float64").fit(ratings).posterior_
     scale = Scale.of(ratings.values)
     counts = scale.counts(ratings.user_rows, scale.places(ratings.values), ratings.n_users)
     cross_fit = model._cross_fit(plain, ratings, scale, counts, generator(0))
@@ -180,7 +180,7 @@ def test_ratings_of_one_value_and_of_one_level_a_user():
 
 @pytest.mark.parametrize("n_clusters", [1, 200])
 def test_no_more_clusters_than_there_are_curves(n_clusters):
-    model = MonotoneMF(**FIXED, sharing="clusters", n_clusters=n_clusters, regularisation=0.05).fit(stars())
+    model = MonotoneMF(**FIXED, sharing="clusters", n_clusters=n_clusters, regularization=0.05).fit(stars())
     shown = model.curves()
     assert 1 <= len(shown) <= 41
     assert shown.n_users.sum() == 40
@@ -198,9 +198,9 @@ def test_senseless_parameters(name, value):
 def test_half_stars_and_any_numbers():
     drawn = tastes(40, 30, density=0.5, rng=generator(4))[0]
     halves = replace(drawn, values=np.clip(np.round(2 * drawn.values) / 2, 0.5, 5).astype(np.float32))
-    model = MonotoneMF(**FIXED, sharing="one", regularisation=0.05).fit(halves)
+    model = MonotoneMF(**FIXED, sharing="one", regularization=0.05).fit(halves)
     assert_array_equal(model.curves().levels, np.unique(halves.values))
-    numbers = MonotoneMF(**FIXED, sharing="one", regularisation=0.05).fit(drawn)
+    numbers = MonotoneMF(**FIXED, sharing="one", regularization=0.05).fit(drawn)
     assert 10 < len(numbers.curves().levels) <= 50
     predicted = numbers.predict(drawn.user_ids(), drawn.item_ids()).mean
     assert np.corrcoef(predicted, drawn.values)[0, 1] > 0.7
@@ -247,7 +247,7 @@ def test_curves_as_a_table(clusters, split):
 
 
 def test_curves_of_single_users_are_shown_in_groups():
-    model = MonotoneMF(**FIXED, sharing="per-user", regularisation=0.05, pull=2.0).fit(stars())
+    model = MonotoneMF(**FIXED, sharing="per-user", regularization=0.05, pull=2.0).fit(stars())
     shown = model.curves()
     assert len(shown) <= 4
     assert shown.n_users.sum() == 40
@@ -256,32 +256,32 @@ def test_curves_of_single_users_are_shown_in_groups():
 
 def test_an_update_fits_again():
     new = Ratings.from_arrays([99] * 3, [0, 1, 2], [5.0, 1.0, 3.0])
-    model = MonotoneMF(**FIXED, sharing="one", regularisation=0.05).fit(stars())
+    model = MonotoneMF(**FIXED, sharing="one", regularization=0.05).fit(stars())
     updated = model.update(new)
     assert not updated.recommend([99]).cold[0]
     assert updated.curves().n_users.tolist() == [41]
 
 
 def test_a_start_is_taken(split, als):
-    model = MonotoneMF(**FIXED, sharing="one", regularisation=0.05).fit(split.train, start=als)
+    model = MonotoneMF(**FIXED, sharing="one", regularization=0.05).fit(split.train, start=als)
     assert np.isfinite(model.posterior_.plain.losses).all()
 
 
 def test_empirical_bayes_draws_on_the_same_curves(split, clusters):
-    drawn = MonotoneMF(**{**clusters.get_params(), "regularisation": "empirical-bayes"}).fit(split.train)
+    drawn = MonotoneMF(**{**clusters.get_params(), "regularization": "empirical-bayes"}).fit(split.train)
     assert isinstance(drawn.posterior_, DrawnMonotonePosterior)
     own = rmse(drawn, split.test)
     assert own < rmse(clusters, split.test) + 0.01  # it had one strength given, and learns all by itself
-    assert drawn.regularisation_.users > 0
-    assert drawn.learning_.strengths == drawn.regularisation_
-    plain = ALS(n_factors=clusters.n_factors, regularisation="empirical-bayes", seed=1).fit(split.train)
+    assert drawn.regularization_.users > 0
+    assert drawn.learning_.strengths == drawn.regularization_
+    plain = ALS(n_factors=clusters.n_factors, regularization="empirical-bayes", seed=1).fit(split.train)
     assert own < rmse(plain, split.test)  # curves pay here
 
 
 @pytest.mark.parametrize("sharing", ["one", "per-user", "clusters"])
 def test_what_was_drawn_is_saved(split, sharing, tmp_path):
     """With its ratings an artifact answers as the model; without, as the model does from a history."""
-    few = {"n_factors": 3, "sharing": sharing, "n_clusters": 2, "regularisation": "empirical-bayes:draws=60"}
+    few = {"n_factors": 3, "sharing": sharing, "n_clusters": 2, "regularization": "empirical-bayes:draws=60"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Few are enough to be saved.
         model = MonotoneMF(**few, seed=0, threads=1).fit(split.train)
@@ -305,7 +305,7 @@ def test_a_user_is_folded_in_as_in_training(split):
     """One curve for all: a new user with the ratings of a training user is believed to be the same."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = MonotoneMF(n_factors=3, sharing="one", regularisation="empirical-bayes:draws=60", seed=0, threads=1)
+        model = MonotoneMF(n_factors=3, sharing="one", regularization="empirical-bayes:draws=60", seed=0, threads=1)
         model.fit(split.train)
     own = split.train.take(np.flatnonzero(split.train.user_rows == 4))
     new_user = as_new_users(own)

@@ -44,6 +44,7 @@ from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPo
 from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
 from tastespace.parameters import check_number
 from tastespace.progress import Observer, Progress, silent
+from tastespace.settings import takes_old_parameters
 
 REGULARIZATIONS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
@@ -240,6 +241,7 @@ class BlendBelief(base.Belief):
         return latest[1]
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class Blend(ImplicitALS):
     """Clicks, plays and purchases by weights between items and by tastes together: for the best lists.
@@ -274,7 +276,7 @@ class Blend(ImplicitALS):
     def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
         if observed.kind not in CHOICES:
             return []
-        again = {"strength": "auto", "regularisation": "auto", "weight": "auto"}
+        again = {"strength": "auto", "regularization": "auto", "weight": "auto"}
         once = [{"growth": "none", **again}] if observed.kind == "counts" else []
         return [{}, *({"n_factors": n, "weight": "auto"} for n in (64, 256)), *once]
 

@@ -58,6 +58,7 @@ from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
 from tastespace.parameters import check_number
 from tastespace.progress import Observer, Progress, silent
+from tastespace.settings import takes_old_parameters
 
 REGULARIZATIONS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, inf)
@@ -536,6 +537,7 @@ class JointBelief(base.Belief):
         return self.rating.embeddings
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class Joint(BPMF):
     """Lists of what a user would choose and like: the default for star ratings.

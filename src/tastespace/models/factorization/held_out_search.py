@@ -3,7 +3,7 @@
 A search tries one setting after the other, perhaps each from the result of another, and remembers the best. The caller
 defines the settings and how a fit is judged.
 
-`regularisation="auto"`: the strengths that predict held-out ratings best.
+`regularization="auto"`: the strengths that predict held-out ratings best.
 
 Only the product of the users' and items' strengths matters (scaling u up and v down by the same factor does not change
 the ratings), so one number is searched: upward in small steps from far too weak, every fit starting from the one
@@ -171,7 +171,7 @@ def search_strengths(
 
     def report(trial: Trial[Strengths, ALSState], n: int) -> None:
         figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
-        observer(Progress("searching regularisation", n, None, figures))
+        observer(Progress("searching regularization", n, None, figures))
 
     unit = 1.0 if weighting.per_rating else PLAIN
     grid = [FIRST * unit]

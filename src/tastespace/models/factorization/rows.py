@@ -193,7 +193,7 @@ def solve_rows(
     if failed >= 0:
         raise NonFiniteStateError(
             f"the {name} update failed at row {failed}: its precision matrix is not positive definite; expected finite "
-            "ratings of ordinary size; try precision='float64' (and for ALS a larger regularisation)"
+            "ratings of ordinary size; try precision='float64' (and for ALS a larger regularization)"
         )
     return solved
 

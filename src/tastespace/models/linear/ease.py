@@ -51,6 +51,7 @@ from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.parameters import Range, check_int, check_number, thousand_users
 from tastespace.progress import Observer, Progress
+from tastespace.settings import takes_old_parameters
 
 BLOCK_PRODUCTS = 1 << 22  # products of rows held at once in sparse form: at most 64 MB
 
@@ -111,7 +112,7 @@ def _require(failed: int) -> None:
     if failed:
         raise NonFiniteStateError(
             "the matrix of what occurs together cannot be inverted: in double precision it is singular; expected a "
-            "larger regularisation"
+            "larger regularization"
         )
 
 
@@ -128,15 +129,15 @@ class ItemWeights:
 
 
 def item_weights(
-    has: CSR, n_items: int, regularisation: float, observer: Observer, item_share: float = 0.0
+    has: CSR, n_items: int, regularization: float, observer: Observer, item_share: float = 0.0
 ) -> ItemWeights:
     """B from what each user has (columns are item rows; values do not count)."""
     by_user = _matrix(has, n_items)
     by_item = by_user.T.tocsr()
     # sqrt(D_jj / lambda)
-    units = np.sqrt(1 + item_share / regularisation * np.bincount(has.columns, minlength=n_items))
+    units = np.sqrt(1 + item_share / regularization * np.bincount(has.columns, minlength=n_items))
     solve = _by_users if is_by_users(len(has), n_items) else _by_items
-    return solve(by_user, by_item, regularisation, units, observer)
+    return solve(by_user, by_item, regularization, units, observer)
 
 
 def is_by_users(n_users: int, n_items: int) -> bool:
@@ -152,21 +153,21 @@ def bytes_needed(n_items: int) -> int:
 def _by_items(
     by_user: scipy.sparse.csr_array,
     by_item: scipy.sparse.csr_array,
-    regularisation: float,
+    regularization: float,
     units: DoubleArray,
     observer: Observer,
 ) -> ItemWeights:
     """-P_ij / P_jj, written over P."""
     n_items = by_item.shape[0]
     numbers = np.empty(n_items * n_items)
-    fill_with_gram(numbers.reshape(n_items, n_items), by_item, by_user, regularisation * units**2, observer)
+    fill_with_gram(numbers.reshape(n_items, n_items), by_item, by_user, regularization * units**2, observer)
     invert(numbers.reshape(n_items, n_items), observer)
     precisions = _positive(np.diagonal(numbers.reshape(n_items, n_items)).copy())
     _divide_in_place(numbers, precisions, observer)
     # What lies behind is free now. Nobody else has a view of these numbers, so that they may be moved.
     numbers.resize((n_items * n_items + 1) // 2, refcheck=False)
     matrix = numbers.view(np.float32)[: n_items * n_items].reshape(n_items, n_items)
-    return ItemWeights(matrix, (regularisation * precisions).astype(np.float32))
+    return ItemWeights(matrix, (regularization * precisions).astype(np.float32))
 
 
 def _divide_in_place(numbers: DoubleArray, precisions: DoubleArray, observer: Observer) -> None:
@@ -186,15 +187,15 @@ def _divide_in_place(numbers: DoubleArray, precisions: DoubleArray, observer: Ob
 def _by_users(
     by_user: scipy.sparse.csr_array,
     by_item: scipy.sparse.csr_array,
-    regularisation: float,
+    regularization: float,
     units: DoubleArray,
     observer: Observer,
 ) -> ItemWeights:
-    """H_ij / (1 - H_jj), some columns at a time, of items in units of their regularisation."""
+    """H_ij / (1 - H_jj), some columns at a time, of items in units of their regularization."""
     n_users, n_items = by_user.shape
     by_user, by_item = by_user.multiply(1 / units).tocsr(), by_item.multiply(1 / units[:, None]).tocsr()
     inverse = np.empty((n_users, n_users))
-    fill_with_gram(inverse, by_user, by_item, regularisation, observer)
+    fill_with_gram(inverse, by_user, by_item, regularization, observer)
     invert(inverse, observer)
     matrix, unexplained = np.empty((n_items, n_items), np.float32), np.empty(n_items)
     for part in blocks(n_items, n_items, BLOCK_NUMBERS):
@@ -209,11 +210,11 @@ def _by_users(
 
 
 def _positive(numbers: DoubleArray) -> DoubleArray:
-    """Theory has them so; rounding may not, if there is next to no regularisation."""
+    """Theory has them so; rounding may not, if there is next to no regularization."""
     if not (numbers > 0).all():
         raise NonFiniteStateError(
             "the weights of EASE have lost all precision: what the other items leave of an item is zero; expected a "
-            "larger regularisation"
+            "larger regularization"
         )
     return numbers
 
@@ -313,6 +314,7 @@ def _blocks(counts: NDArray[Any]) -> Iterator[slice]:
         start = stop
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class EASE(OneClass):
     """What goes with the things that a user has: weights from every item to every other, in closed form (Steck 2019).
@@ -324,7 +326,7 @@ class EASE(OneClass):
     means something, and `predict` does not clip it. Where it is 0, as with everything for someone of whom nothing is
     known, what more people have comes first.
 
-    `regularisation` pulls the weights to zero; where an item has many more users than that, it is hardly felt.
+    `regularization` pulls the weights to zero; where an item has many more users than that, it is hardly felt.
     `item_share` adds this share of the number of users of an item to it, so that it is felt by popular items, too.
     Weights take 4 bytes for each pair of items, and twice as much while fitting. A catalogue of more than `most_items`
     is refused before it fills the memory.
@@ -333,17 +335,17 @@ class EASE(OneClass):
     the weights are the same to the last bit wherever it has the same instructions.
     """
 
-    regularisation: float = 100.0
+    regularization: float = 100.0
     item_share: float = 0.0
     most_items: int = 20_000
 
-    search_space = {"regularisation": Range(1, 10_000, unit=thousand_users)}
+    search_space = {"regularization": Range(1, 10_000, unit=thousand_users)}
     posterior_class = LinearPosterior
     scores_are_ratings = False
 
     def check(self) -> None:
         super().check()
-        check_number("regularisation", self.regularisation, above=0)
+        check_number("regularization", self.regularization, above=0)
         check_number("item_share", self.item_share, least=0)
         check_int("most_items", self.most_items, least=1)
 
@@ -351,7 +353,7 @@ class EASE(OneClass):
     def candidates(cls, observed: Ratings) -> list[dict[str, float]]:
         if observed.kind not in CHOICES or observed.n_items > cls.most_items:
             return []
-        return [{"regularisation": value, "item_share": 0.5} for value in (100.0, 30.0, 300.0, 1000.0)]
+        return [{"regularization": value, "item_share": 0.5} for value in (100.0, 30.0, 300.0, 1000.0)]
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
@@ -359,7 +361,7 @@ class EASE(OneClass):
         self.check_ratings(observed)
         self._require_room(observed)
         with threads.one_blas_thread():
-            strengths = float(self.regularisation), observer, float(self.item_share)
+            strengths = float(self.regularization), observer, float(self.item_share)
             weights = item_weights(observed.by_user, observed.n_items, *strengths)
         shares = observed.by_item.counts / max(observed.n_users, 1)
         return LinearPosterior(weights, shares.astype(np.float32))

@@ -23,19 +23,20 @@ from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBa
 from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, Shrinkage, check_most_factors
 from tastespace.progress import Observer
+from tastespace.settings import takes_old_parameters
 
 if TYPE_CHECKING:  # Imported where they are used: most fits need neither empirical Bayes nor a sampler.
     from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
     from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
 
 # The parameters of the blocks of a penalty.
-SEPARATE = ("user_regularisation", "item_regularisation", "user_bias_regularisation", "item_bias_regularisation")
+SEPARATE = ("user_regularization", "item_regularization", "user_bias_regularization", "item_bias_regularization")
 
 
 class FindsStrengths(Recommender):
     """A factorization with a penalty on each block, like that of `ALS`."""
 
-    regularisation: Any
+    regularization: Any
     weighting: Any
     biases: bool
     early_stopping: bool
@@ -49,7 +50,7 @@ class FindsStrengths(Recommender):
         return posterior
 
     @property
-    def regularisation_(self) -> Strengths:
+    def regularization_(self) -> Strengths:
         """The strengths that were found, or given, or learned; `as_grid` makes a grid of them."""
         self.require_fitted()
         found = self._factors
@@ -57,13 +58,13 @@ class FindsStrengths(Recommender):
 
     @property
     def learning_(self) -> Learning:
-        """How empirical Bayes learned its precisions; other regularisations learn none."""
+        """How empirical Bayes learned its precisions; other regularizations learn none."""
         self.require_fitted()
         found = self._factors
         if isinstance(found, PointPosterior):
             raise InvalidParameterError(
-                f"this {type(self).__name__} has learned no precisions: its regularisation is "
-                f"{self.regularisation!r}; expected one fitted with regularisation='empirical-bayes'"
+                f"this {type(self).__name__} has learned no precisions: its regularization is "
+                f"{self.regularization!r}; expected one fitted with regularization='empirical-bayes'"
             )
         return found.learning
 
@@ -92,37 +93,38 @@ class FindsStrengths(Recommender):
         return EmpiricalFactorization(settings, weighting, n_factors, self.biases, self._dtype, n_threads)
 
     def _check_strengths(self, words: list[str]) -> None:
-        """Check the shared parameters; `words` are the allowed words for regularisation."""
+        """Check the shared parameters; `words` are the allowed words for regularization."""
         parameters.check_number("validation_share", self.validation_share, above=0, below=1)
         for name in SEPARATE:
             if getattr(self, name) is not None:
                 parameters.check_number(name, getattr(self, name), above=0)
-        if empirical_bayes_of(self.regularisation) is not None:
+        if empirical_bayes_of(self.regularization) is not None:
             self._check_empirical()
-        elif isinstance(self.regularisation, str):
-            parameters.check_option("regularisation", self.regularisation, words)
+        elif isinstance(self.regularization, str):
+            parameters.check_option("regularization", self.regularization, words)
         else:
-            parameters.check_number("regularisation", self.regularisation, above=0)
+            parameters.check_number("regularization", self.regularization, above=0)
 
     def _check_empirical(self) -> None:
         """Check parameters with empirical Bayes, which learns all strengths."""
         for name in SEPARATE:
             if (value := getattr(self, name)) is not None:
                 raise InvalidParameterError(
-                    f"{name} is {value:g}, and regularisation is 'empirical-bayes', which learns all "
-                    "strengths; expected None, or a regularisation that is a number or 'auto'"
+                    f"{name} is {value:g}, and regularization is 'empirical-bayes', which learns all "
+                    "strengths; expected None, or a regularization that is a number or 'auto'"
                 )
 
 
 PATIENCE = 3  # sweeps without a better held-out error before early stopping stops
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class ALS(FindsStrengths):
     """Matrix factorization by alternating least squares, with biases.
 
     rating = mean + user bias + item bias + user . item, minimising the squared error plus a penalty on each
-    block. `regularisation` is the strength of all penalties; "auto" (the default) finds it on held-out ratings
+    block. `regularization` is the strength of all penalties; "auto" (the default) finds it on held-out ratings
     and then refits on all. The separate strengths override it block by block. `weighting` says how the penalty
     of a row grows with its number of ratings n: "weighted" n (weighted-lambda), "plain" not at all, "blended"
     (the default) n + 100, which predicts better than either and keeps items with few ratings from the top.
@@ -134,18 +136,18 @@ class ALS(FindsStrengths):
     `early_stopping` a share of the ratings is held out first to find the number of sweeps that predicts them best.
     `validation_share` is that share, here and for "auto".
 
-    With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those with the
+    With `regularization="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those with the
     highest marginal likelihood of the ratings. Predictions are then means over draws from the posterior at these
-    strengths, with uncertainty. `regularisation_` has the strengths.
+    strengths, with uncertainty. `regularization_` has the strengths.
     """
 
     n_factors: int | Literal["auto"] = 32
     most_factors: int = MOST_FACTORS
-    regularisation: float | str | EmpiricalBayes = "auto"
-    user_regularisation: float | None = None
-    item_regularisation: float | None = None
-    user_bias_regularisation: float | None = None
-    item_bias_regularisation: float | None = None
+    regularization: float | str | EmpiricalBayes = "auto"
+    user_regularization: float | None = None
+    item_regularization: float | None = None
+    user_bias_regularization: float | None = None
+    item_bias_regularization: float | None = None
     weighting: Literal["blended", "weighted", "plain"] = "blended"
     biases: bool = True
     sweeps: int = 30
@@ -156,8 +158,8 @@ class ALS(FindsStrengths):
 
     search_space = {
         "n_factors": parameters.FACTORS,
-        "regularisation": parameters.Range(0.005, 0.5, unit=parameters.spread),
-        "user_bias_regularisation": parameters.Range(0.001, 0.5),
+        "regularization": parameters.Range(0.005, 0.5, unit=parameters.spread),
+        "user_bias_regularization": parameters.Range(0.001, 0.5),
     }
     posterior_class = EitherPosterior
     begins_from_others = True
@@ -174,7 +176,7 @@ class ALS(FindsStrengths):
         super()._check_empirical()
         if self.early_stopping:
             raise InvalidParameterError(
-                "early_stopping is True, and regularisation is 'empirical-bayes', which holds nothing out and draws "
+                "early_stopping is True, and regularization is 'empirical-bayes', which holds nothing out and draws "
                 "until it has converged; expected early_stopping=False"
             )
 
@@ -186,7 +188,7 @@ class ALS(FindsStrengths):
         held_out: Ratings | None = None,
         given: Start | None = None,
     ) -> PointPosterior | EmpiricalPosterior:
-        known, settings = self._sized(observed, rng, observer, given), empirical_bayes_of(self.regularisation)
+        known, settings = self._sized(observed, rng, observer, given), empirical_bayes_of(self.regularization)
         if settings is None:
             return known._inferred(given, observed, rng, observer)
         return self._learner(settings, known._known_factors()).infer(observed, rng, observer, held_out, given)
@@ -247,7 +249,7 @@ class ALS(FindsStrengths):
         return state, np.array([stats["loss"] for stats in trace])
 
     def _needs_validation(self) -> bool:
-        return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
+        return self.early_stopping or (self.regularization == "auto" and not self._all_given())
 
     def _best_sweeps(
         self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
@@ -263,8 +265,8 @@ class ALS(FindsStrengths):
     ) -> tuple[Penalty, ALSState | None]:
         """The penalty, and the final state of its search, to start from."""
         weighting = WEIGHTINGS[self.weighting]
-        if not isinstance(self.regularisation, str | EmpiricalBayes):
-            return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
+        if not isinstance(self.regularization, str | EmpiricalBayes):
+            return Penalty(self._overridden(Strengths.tied(self.regularization)), weighting), None
         if validation is None:
             standard = held_out_search.standard(held_out_search.DEFAULT_STRENGTH, observed)
             return Penalty(self._overridden(standard), weighting), None

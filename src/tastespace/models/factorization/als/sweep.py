@@ -78,14 +78,14 @@ class Strengths:
         check_number("ratio", ratio, above=1)
         steps = [ratio**step for step in range(n)]
         return {
-            "user_regularisation": [self.users * step for step in steps],
-            "item_regularisation": [self.items * step for step in steps],
+            "user_regularization": [self.users * step for step in steps],
+            "item_regularization": [self.items * step for step in steps],
         }
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """The regularisation of a factorization: strengths, times the weight of a row."""
+    """The regularization of a factorization: strengths, times the weight of a row."""
 
     strengths: Strengths
     weighting: Weighting

@@ -110,7 +110,7 @@ VANISHED = 0.01  # of the variance of the noise: tastes that vary by less are ne
 
 @dataclass(frozen=True)
 class EmpiricalFactorization:
-    """A factorization whose regularisation is learned, with the settings of ALS and similar models."""
+    """A factorization whose regularization is learned, with the settings of ALS and similar models."""
 
     settings: EmpiricalBayes
     weighting: Weighting
@@ -145,15 +145,15 @@ class EmpiricalFactorization:
             evidence, STEPS[settings.steps], float(np.log(MIN_PRECISION)), float(np.log(MAX_PRECISION))
         )
         converged = approximation.has_converged(coordinates.names, WINDOW, TOLERANCE)
-        phase = "learning the regularisation"
+        phase = "learning the regularization"
         last, trace = ascend(
             transition, None, rng, steps=settings.most_steps, stop=converged, phase=phase, observer=observer
         )
         if not converged(trace):
             warn(
-                f"the regularisation has not converged in {len(trace)} steps; expected the halves of the last "
+                f"the regularization has not converged in {len(trace)} steps; expected the halves of the last "
                 f"{WINDOW} to agree: set most_steps={2 * len(trace)} or more, such as "
-                f"regularisation='empirical-bayes:most_steps={2 * len(trace)}'",
+                f"regularization='empirical-bayes:most_steps={2 * len(trace)}'",
                 ConvergenceWarning,
             )
 
@@ -217,6 +217,6 @@ def _say_if_inexact(trace: Trace) -> None:
         wanted = int(np.ceil(trace.sweeps * (relative / INEXACT) ** 2))
         warn(
             f"predictions are not exact enough: their Monte Carlo error is {relative:.3f} times the noise sd (at most "
-            f"{INEXACT:g} expected): set regularisation='empirical-bayes:draws={wanted}' (now {trace.sweeps})",
+            f"{INEXACT:g} expected): set regularization='empirical-bayes:draws={wanted}' (now {trace.sweeps})",
             ConvergenceWarning,
         )

@@ -46,7 +46,7 @@ class Learning:
 
     def __str__(self) -> str:
         said = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in asdict(self.strengths).items())
-        return f"regularisation learned in {len(self.path)} steps, as strengths of ALS: {said}"
+        return f"regularization learned in {len(self.path)} steps, as strengths of ALS: {said}"
 
     def to_dict(self) -> dict[str, Any]:
         """Content for JSON: the number of steps, the precisions, and the same as strengths of ALS."""

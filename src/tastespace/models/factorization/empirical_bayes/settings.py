@@ -182,7 +182,7 @@ EXTREME = 1e6  # of a start: far beyond any plausible precision
 
 @dataclass(frozen=True)
 class EmpiricalBayes(Settings):
-    """Learn the regularisation from the ratings, and predict with the posterior mean at the learned values.
+    """Learn the regularization from the ratings, and predict with the posterior mean at the learned values.
 
     `steps` are how the precisions follow their gradients ("robbins-monro" or "adam"), `transition` how factors are
     drawn meanwhile ("gibbs", "crank-nicolson" or "autoregressive": see
@@ -209,12 +209,12 @@ class EmpiricalBayes(Settings):
             check_number("start", self.start, above=1 / EXTREME, below=EXTREME)
 
 
-def empirical_bayes_of(regularisation: Any) -> EmpiricalBayes | None:
-    """Return the settings from an object or a text that starts with their name; None for any other regularisation."""
-    is_meant = isinstance(regularisation, EmpiricalBayes)
-    if isinstance(regularisation, str):
-        is_meant = regularisation.partition(":")[0] == EmpiricalBayes.name
+def empirical_bayes_of(regularization: Any) -> EmpiricalBayes | None:
+    """Return the settings from an object or a text that starts with their name; None for any other regularization."""
+    is_meant = isinstance(regularization, EmpiricalBayes)
+    if isinstance(regularization, str):
+        is_meant = regularization.partition(":")[0] == EmpiricalBayes.name
     if not is_meant:
         return None
-    found: EmpiricalBayes = settings_of(regularisation, {EmpiricalBayes.name: EmpiricalBayes}, "regularisation")
+    found: EmpiricalBayes = settings_of(regularization, {EmpiricalBayes.name: EmpiricalBayes}, "regularization")
     return found

@@ -59,7 +59,7 @@ class BPMF(Recommender):
     """Bayesian matrix factorization by Gibbs sampling: nothing to tune, and calibrated uncertainty.
 
     rating = mean + user bias + item bias + user . item + noise. Users and items come from populations whose mean and
-    spread are learned, and so is the noise (Salakhutdinov and Mnih 2008): there is no regularisation to choose.
+    spread are learned, and so is the noise (Salakhutdinov and Mnih 2008): there is no regularization to choose.
     Predictions are averages over draws from the posterior.
 
     `prior` is the prior of the factors: a name, an object such as ``Shrinkage("ard", max_factors=16)``, or a text such

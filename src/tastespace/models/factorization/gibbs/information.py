@@ -147,7 +147,7 @@ def influences(
 
     For Gaussian noise that is the same for all ratings, b is constant and this is exact: a fold-in is linear in the
     ratings. Where weights depend on the ratings (noise by user, levels, yes and no) it is the effect of a small change;
-    where a belief has no covariances (factorised VB), it is the effect without them.
+    where a belief has no covariances (factorized VB), it is the effect without them.
     """
     with one_blas_thread():
         weights, root = belief.weights[row], belief.roots[row]

@@ -132,7 +132,7 @@ def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> Flo
     except NonFiniteStateError as error:
         raise NonFiniteStateError(
             "no minimum was found for a row of choices; expected counts of ordinary size: try a larger "
-            "regularisation, fewer n_factors, or growth='log'"
+            "regularization, fewer n_factors, or growth='log'"
         ) from error
     return contiguous(solved.points.factors, np.float32)
 
@@ -272,7 +272,7 @@ class AlternatingChoices:
         if not math.isfinite(loss):
             raise NonFiniteStateError(
                 f"the loss after a sweep is {loss}; expected a number: try smaller counts, growth='log', or a larger "
-                "regularisation"
+                "regularization"
             )
         return state, {"loss": loss}
 

@@ -23,8 +23,10 @@ from tastespace.models.factorization.likelihoods.confidence_cells import Confide
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.parameters import MANY_FACTORS, Range, cells, check_int, check_number
 from tastespace.progress import Observer
+from tastespace.settings import takes_old_parameters
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class ImplicitALS(OneClass):
     """Clicks, plays and purchases by alternating least squares over all cells (Hu, Koren and Volinsky 2008).
@@ -32,9 +34,9 @@ class ImplicitALS(OneClass):
     Every pair counts: what was chosen as 1, with a confidence of 1 + `strength` * f(count), all else as 0 with a
     confidence of 1. f is given by `growth`: "log" (1 + count), "linear" or "none" (counts are ignored).
 
-    "auto" finds `strength` and `regularisation` on a tenth of the choices, held out, and then fits to all of them;
-    `strength_` and `regularisation_` are the values found.
-    `regularisation` shrinks factors; with `weighting="weighted"` rows with more choices are regularized more, "plain"
+    "auto" finds `strength` and `regularization` on a tenth of the choices, held out, and then fits to all of them;
+    `strength_` and `regularization_` are the values found.
+    `regularization` shrinks factors; with `weighting="weighted"` rows with more choices are regularized more, "plain"
     treats all the same. `biases` model the popularity of items and the activity of users.
 
     `solver="conjugate"` takes `steps` conjugate-gradient steps per row and sweep from where the row was, "cholesky"
@@ -45,7 +47,7 @@ class ImplicitALS(OneClass):
     """
 
     n_factors: int = 64
-    regularisation: float | Literal["auto"] = "auto"
+    regularization: float | Literal["auto"] = "auto"
     strength: float | Literal["auto"] = "auto"
     growth: one_class.Growth = "log"
     weighting: Literal["plain", "weighted"] = "weighted"
@@ -58,14 +60,14 @@ class ImplicitALS(OneClass):
     search_space = {
         "n_factors": MANY_FACTORS,
         "strength": Range(0.25, 128),
-        "regularisation": Range(0.0001, 0.3, unit=cells),
+        "regularization": Range(0.0001, 0.3, unit=cells),
     }
     posterior_class = DrawsPosterior
 
     def check(self) -> None:
         super().check()
         check_int("n_factors", self.n_factors, least=1)
-        for name in ("regularisation", "strength"):
+        for name in ("regularization", "strength"):
             if getattr(self, name) != "auto":
                 check_number(name, getattr(self, name), above=0)
         for name in ("steps", "sweeps"):
@@ -74,7 +76,7 @@ class ImplicitALS(OneClass):
 
     @classmethod
     def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
-        again = {"strength": "auto", "regularisation": "auto"}  # if the best values are far from the usual ones
+        again = {"strength": "auto", "regularization": "auto"}  # if the best values are far from the usual ones
         others: list[dict[str, Any]] = [{"n_factors": 256}, {"weighting": "plain", **again}]
         if observed.kind == "counts":
             others += [{"growth": growth, **again} for growth in ("none", "linear")]
@@ -102,8 +104,8 @@ class ImplicitALS(OneClass):
         return self._kept().confidence.strength
 
     @property
-    def regularisation_(self) -> float:
-        """The regularisation, given or found."""
+    def regularization_(self) -> float:
+        """The regularization, given or found."""
         return self._kept().ridge.strength
 
     @property
@@ -123,7 +125,7 @@ class ImplicitALS(OneClass):
         """The settings, given or found."""
         unit = unit_of(observed)
         strengths: Sequence[float] = STRENGTHS if self.strength == "auto" else [self.strength]
-        ridges = [unit * ridge for ridge in RIDGES] if self.regularisation == "auto" else [self.regularisation]
+        ridges = [unit * ridge for ridge in RIDGES] if self.regularization == "auto" else [self.regularization]
         if len(strengths) == len(ridges) == 1:
             return Settings(strengths[0], ridges[0])
         with threads.one_blas_thread():

@@ -42,6 +42,7 @@ from tastespace.models.factorization.rows import Factors
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.parameters import MANY_FACTORS, Range, check_int, check_number
 from tastespace.progress import Observer
+from tastespace.settings import takes_old_parameters
 
 START_SD = 0.1
 
@@ -170,6 +171,7 @@ class LogisticDescent:
 MAX_NEGATIVES = 10_000  # per choice; beyond that a cell would be drawn many times per step
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class LogisticMF(OneClass):
     """Logistic matrix factorization of clicks, plays and purchases: the probability that an item is chosen.
@@ -188,11 +190,11 @@ class LogisticMF(OneClass):
     A choice counts 1 + `strength` * f(count), f given by `growth`: "log" (1 + count), "linear" or "none". With a
     strength above 0 odds are too high by the factor by which choices count more than 1.
 
-    `regularisation` shrinks factors and biases. `epochs` are passes over both sides, with steps of `learning_rate`.
+    `regularization` shrinks factors and biases. `epochs` are passes over both sides, with steps of `learning_rate`.
     """
 
     n_factors: int = 64
-    regularisation: float = 3.0
+    regularization: float = 3.0
     negatives: Law = "weighted"
     n_negatives: int = 30
     strength: float = 0.0
@@ -203,7 +205,7 @@ class LogisticMF(OneClass):
 
     search_space = {
         "n_factors": MANY_FACTORS,
-        "regularisation": Range(0.1, 30),
+        "regularization": Range(0.1, 30),
         "n_negatives": Range(5, 200, whole=True),
         "learning_rate": Range(0.03, 1),
     }
@@ -212,7 +214,7 @@ class LogisticMF(OneClass):
     def check(self) -> None:
         super().check()
         check_int("n_factors", self.n_factors, least=1)
-        check_number("regularisation", self.regularisation, above=0)
+        check_number("regularization", self.regularization, above=0)
         check_int("n_negatives", self.n_negatives, least=1)
         check_number("n_negatives", self.n_negatives, below=MAX_NEGATIVES + 1)
         check_number("strength", self.strength, least=0)
@@ -230,7 +232,7 @@ class LogisticMF(OneClass):
         confidence = Confidence(self.strength, self.growth)
         counts = (observed.by_user.counts, observed.by_item.counts)
         unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts)
-        settings = (self.regularisation, self.learning_rate, self.n_factors, self.biases)
+        settings = (self.regularization, self.learning_rate, self.n_factors, self.biases)
         transition = LogisticDescent(observed, confidence, unchosen, *settings, threads.resolve(self.threads))
         state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
         if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
@@ -242,7 +244,7 @@ class LogisticMF(OneClass):
         likelihood = LogisticPanel(
             offset,
             confidence=confidence,
-            ridge=self.regularisation,
+            ridge=self.regularization,
             weight=NegativeWeight(0.0, a_user)
             if self.negatives == "weighted"
             else NegativeWeight(self.n_negatives, 0.0),

@@ -1,6 +1,6 @@
-"""`"auto"`: the confidence and the regularisation whose lists rank held-out choices best.
+"""`"auto"`: the confidence and the regularization whose lists rank held-out choices best.
 
-Both matter jointly: the more a choice counts, the stronger the regularisation has to be. The best values differ by a
+Both matter jointly: the more a choice counts, the stronger the regularization has to be. The best values differ by a
 factor of a hundred between data sets. So a coarse grid of both is tried with few factors and sweeps, since the best
 values there are nearly the best with more of them; then half a step around the best. The measure is the NDCG of whole
 lists: a held-out choice at place k counts 1 / log2(1 + k).
@@ -76,10 +76,10 @@ def search_settings(
     def report(trial: Trial[Settings, None], n: int) -> None:
         figures = {
             "strength": trial.setting.strength,
-            "regularisation": trial.setting.ridge,
+            "regularization": trial.setting.ridge,
             "held-out ndcg": -trial.error,
         }
-        observer(Progress("finding confidence and regularisation", n, total, figures))
+        observer(Progress("finding confidence and regularization", n, total, figures))
 
     search = HeldOutSearch(fit, report)
     search.try_all(starmap(Settings, product(strengths, ridges)))

@@ -29,6 +29,7 @@ from tastespace.models.factorization.monotone.posterior import CurveTable, Monot
 from tastespace.parameters import FACTORS, Range, check_int, check_number, spread
 from tastespace.progress import Observer, Progress
 from tastespace.randomness import derive
+from tastespace.settings import takes_old_parameters
 from tastespace.tables import Tabular
 
 TYPICAL = 4  # groups in which curves of single users are shown
@@ -187,6 +188,7 @@ def _without_empty(state: CurveState) -> CurveState:
 MIN_RATINGS = 100  # fewer cannot determine curves
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class MonotoneMF(ALS):
     """Matrix factorization that preserves order: ratings are fitted on increasing curves, which are learned, too.
@@ -204,7 +206,7 @@ class MonotoneMF(ALS):
     Predictions are ratings: scores through the inverse of the curve. Within a user they have the order of the scores.
     With fewer than 100 ratings curves stay straight.
 
-    With `regularisation="empirical-bayes"` the curves are found with the regularisation "auto"; then the strengths are
+    With `regularization="empirical-bayes"` the curves are found with the regularization "auto"; then the strengths are
     learned, and factors drawn, from the ratings on their curves, as `ALS` does. Scores are means over these draws. The
     curves are treated as certain, so that predictions are point estimates.
     """
@@ -216,7 +218,7 @@ class MonotoneMF(ALS):
 
     search_space = {
         "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
+        "regularization": Range(0.005, 0.5, unit=spread),
         "pull": Range(1, 200),
     }
     posterior_class = MonotonePosterior  # type: ignore[assignment]
@@ -240,10 +242,10 @@ class MonotoneMF(ALS):
 
     def _curved(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> MonotonePosterior:
         """The posterior on curves; with empirical Bayes these are of the point estimate, and draws on them predict."""
-        settings = empirical_bayes_of(self.regularisation)
+        settings = empirical_bayes_of(self.regularization)
         if settings is None:
             return self._on_curves(self._inferred(given, observed, rng, observer), observed, rng, observer)
-        point = replace(self, regularisation="auto")._curved(given, observed, rng, observer)
+        point = replace(self, regularization="auto")._curved(given, observed, rng, observer)
         table = point.table
         values = curve_fits.values_at(
             table.curves[table.of_user], observed.user_rows, table.scale.places(observed.values)

@@ -5,6 +5,7 @@ Begin with `normal_wishart`. Priors depend on the rows and their moments, not on
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,11 +23,11 @@ KINDS_OF_SHRINKAGE = ("ard", "cumulative")  # the other names
 
 
 @dataclass(frozen=True)
-class PriorSettings(Settings):
+class PriorSettings(Settings, ABC):
     """Base of the settings of priors."""
 
     shrinks: ClassVar[bool] = False  # unused factors
 
+    @abstractmethod
     def bind(self, model: FactorModel, observed: Ratings) -> FactorModel:
         """The model with this prior; given is one with normal-Wishart priors of both sides."""
-        return model

@@ -29,6 +29,8 @@ from tastespace.models.factorization.rows import Factors, Moments, RowPrior
 from tastespace.settings import settings_of
 
 if TYPE_CHECKING:
+    from tastespace.data.ratings import Ratings
+    from tastespace.models.factorization.gibbs.generative_model import FactorModel
     from tastespace.models.factorization.priors.shrinkage import ShrinkingPrior
 
 
@@ -186,6 +188,10 @@ class NormalWishart(PriorSettings):
     """Factors are normal, with any mean and covariance, both learned (Salakhutdinov and Mnih 2008)."""
 
     name: ClassVar[str] = "normal-wishart"
+
+    def bind(self, model: FactorModel, observed: Ratings) -> FactorModel:
+        """The model as it is."""
+        return model
 
 
 def prior_of(given: Any, n_factors: Any) -> PriorSettings:

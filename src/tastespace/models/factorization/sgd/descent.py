@@ -9,7 +9,7 @@ The penalty of a row is divided among its n ratings. So a visit of one rating st
     1/2 e^2 + 1/2 [lu (w_i / n_i) |u_i|^2 + ...]        u_i += rate (e v_j - lu (w_i / n_i) u_i)
 
 whose sum over all ratings is E: with weighted-lambda (w = n) the penalty is subtracted in full at every visit, with
-plain regularisation (w = 1) the n-th part of it.
+plain regularization (w = 1) the n-th part of it.
 
 A batch sums these gradients. A row moves by its sum divided by its expected number of ratings in a batch (or by the
 sum, if that is less than one): steps are means, and the same rate suits all sizes of data and batches.

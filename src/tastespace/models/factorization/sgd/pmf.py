@@ -32,6 +32,7 @@ from tastespace.models.factorization.sgd.blocks import Source, triples_of
 from tastespace.models.factorization.sgd.forms import EitherFormPosterior, Form, FormName, FormPosterior
 from tastespace.parameters import FACTORS, Range, check_int, check_number, check_option, is_word, spread
 from tastespace.progress import Observer, Progress, silent
+from tastespace.settings import takes_old_parameters
 
 LOSS = "loss of the epoch's end"
 DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
@@ -41,6 +42,7 @@ WORSE_IN_A_ROW = 2
 STUCK = 1e-4  # a loss that falls by a smaller share of itself in a whole run means that steps are far too short
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class PMF(FindsStrengths):
     """Probabilistic matrix factorization by gradient descent, with biases.
@@ -56,7 +58,7 @@ class PMF(FindsStrengths):
     "bold-driver" increases it by 5 % after an epoch that lowered the loss, and undoes an epoch that did not and halves
     it. "auto" is "constant" for "full-batch", else "inverse".
 
-    `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
+    `regularization` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
     ratings, or "adaptive", which learns it along with everything else (see
     `tastespace.models.factorization.sgd.descent`). "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: in the
     centred form both have the same posterior, whose mean predicts. It is sampled, so that the parameters of steps and
@@ -75,11 +77,11 @@ class PMF(FindsStrengths):
     n_factors: int = 32
     form: FormName = "centred"
     method: sgd.Method = "stochastic"
-    regularisation: float | str | EmpiricalBayes = "auto"
-    user_regularisation: float | None = None
-    item_regularisation: float | None = None
-    user_bias_regularisation: float | None = None
-    item_bias_regularisation: float | None = None
+    regularization: float | str | EmpiricalBayes = "auto"
+    user_regularization: float | None = None
+    item_regularization: float | None = None
+    user_bias_regularization: float | None = None
+    item_bias_regularization: float | None = None
     weighting: Literal["blended", "weighted", "plain"] = "blended"
     biases: bool = True
     learning_rate: float | Literal["auto"] = "auto"
@@ -96,7 +98,7 @@ class PMF(FindsStrengths):
 
     search_space = {
         "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
+        "regularization": Range(0.005, 0.5, unit=spread),
         "learning_rate": Range(0.002, 0.1),
         "decay": Range(0.005, 0.5),
     }
@@ -121,8 +123,8 @@ class PMF(FindsStrengths):
         super()._check_empirical()
         if self.form != "centred":
             raise InvalidParameterError(
-                f"the form is {self.form}, and regularisation is 'empirical-bayes', which expects ratings to be normal "
-                "around their mean; expected the form centred, or a regularisation that is a number or 'auto'"
+                f"the form is {self.form}, and regularization is 'empirical-bayes', which expects ratings to be normal "
+                "around their mean; expected the form centred, or a regularization that is a number or 'auto'"
             )
 
     def infer(
@@ -138,7 +140,7 @@ class PMF(FindsStrengths):
                 "the form is sigmoid, whose factors are not in units of ratings, as those of start are; expected the "
                 "form centred or raw, or start=None"
             )
-        settings = empirical_bayes_of(self.regularisation)
+        settings = empirical_bayes_of(self.regularization)
         if settings is not None:
             return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)
         watched = None if held_out is None else _matched(held_out, observed)
@@ -155,9 +157,9 @@ class PMF(FindsStrengths):
         what users have seen, unless a `history` is given. Users stay as descent has left them.
         """
         self.check()
-        if empirical_bayes_of(self.regularisation) is not None:
+        if empirical_bayes_of(self.regularization) is not None:
             raise InvalidParameterError(
-                "regularisation is 'empirical-bayes', which needs all ratings in memory, and fit_parquet reads them in "
+                "regularization is 'empirical-bayes', which needs all ratings in memory, and fit_parquet reads them in "
                 "pieces; expected a number, 'auto' or 'adaptive', or read the file and call fit"
             )
         stream = RatingStream.scan(path, rows_at_once=rows_at_once)
@@ -172,7 +174,7 @@ class PMF(FindsStrengths):
         self, source: Source, rng: Generator, observer: Observer, watched: Triples | None, given: Start | None = None
     ) -> FormPosterior:
         """The result of descent, with users as it left them."""
-        needs_validation = self.early_stopping or self.regularisation == "auto"
+        needs_validation = self.early_stopping or self.regularization == "auto"
         split = source.split(self.validation_share, rng) if needs_validation else None
         strengths, errors = self._usual_strengths(source), np.zeros(0)
         epochs: int | None = None
@@ -210,7 +212,7 @@ class PMF(FindsStrengths):
 
         Strengths are halved, or else doubled, as long as that is better; then one smaller step to either side.
         """
-        is_searched = self.regularisation == "auto" and not self._all_given()
+        is_searched = self.regularization == "auto" and not self._all_given()
 
         descend = partial(self._run, source, given=given, keeps=HELD_OUT, phase="finding when to stop")
 
@@ -221,7 +223,7 @@ class PMF(FindsStrengths):
         def report(trial: Trial[Strengths, Run], n: int) -> None:
             if is_searched:
                 figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
-                observer(Progress("searching regularisation", n, None, figures))
+                observer(Progress("searching regularization", n, None, figures))
 
         def scaled_by(factor: float) -> Callable[[Strengths], Strengths]:
             return lambda strengths: self._overridden(scaled(strengths, factor))
@@ -267,7 +269,7 @@ class PMF(FindsStrengths):
         return run(keeping, rng, loss=loss, epochs=epochs, stop=stop, phase=phase, observer=observer)
 
     def _bind(self, source: Source, strengths: Strengths, rng: Generator, given: Start | None) -> sgd.Descent:
-        form, is_adaptive = source.form(self.form), self.regularisation == "adaptive"
+        form, is_adaptive = source.form(self.form), self.regularization == "adaptive"
         usual: sgd.ScheduleName = "constant" if self.method == "full-batch" else "inverse"
         schedule = usual if self.schedule == "auto" else self.schedule
         steps = sgd.Steps(self.method, 1.0, schedule, self.decay, self.momentum, self.batch_size)
@@ -296,8 +298,8 @@ class PMF(FindsStrengths):
 
     def _usual_strengths(self, source: Source) -> Strengths:
         """The start of a search or of adaptive priors; or the number given."""
-        if not isinstance(self.regularisation, str | EmpiricalBayes):
-            return self._overridden(Strengths.tied(float(self.regularisation)))
+        if not isinstance(self.regularization, str | EmpiricalBayes):
+            return self._overridden(Strengths.tied(float(self.regularization)))
         form = source.form(self.form)
         strength = DEFAULT_STRENGTH * (1.0 if WEIGHTINGS[self.weighting].per_rating else PLAIN)
         # Strengths of factors have the unit of a score, those of biases have none.

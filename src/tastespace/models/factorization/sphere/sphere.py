@@ -45,6 +45,7 @@ def median_length(items: Factors) -> float:
     return median if median > 1 / EXTREME_RADIUS else 1.0
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class SphereALS(ALS):
     """Matrix factorization by alternating least squares with all items of one length, so that trees can find the best.
@@ -59,7 +60,7 @@ class SphereALS(ALS):
 
     radius: float | Literal["auto"] = "auto"
 
-    search_space = {"n_factors": FACTORS, "regularisation": Range(0.005, 0.5, unit=spread)}
+    search_space = {"n_factors": FACTORS, "regularization": Range(0.005, 0.5, unit=spread)}
 
     def check(self) -> None:
         super().check()
@@ -68,7 +69,7 @@ class SphereALS(ALS):
 
     def _check_empirical(self) -> None:
         raise InvalidParameterError(
-            "regularisation is 'empirical-bayes', which draws items of any length; expected a number or 'auto', or the "
+            "regularization is 'empirical-bayes', which draws items of any length; expected a number or 'auto', or the "
             "model BPMF on the sphere (sphere), which learns its priors"
         )
 

@@ -127,7 +127,7 @@ def canonical(state: VariationalState) -> tuple[DoubleArray, DoubleArray, Double
 
 
 def turned(rows: RowBeliefs, matrix: DoubleArray) -> RowBeliefs:
-    """Beliefs about matrix x factors; biases stay. The factorised family loses covariances."""
+    """Beliefs about matrix x factors; biases stay. The factorized family loses covariances."""
     old, shape = rows.shape, replace(rows.shape, n_factors=len(matrix))
     whole = np.zeros((shape.width, old.width))
     whole[: len(matrix), : old.n_factors] = matrix
@@ -144,7 +144,7 @@ def turned(rows: RowBeliefs, matrix: DoubleArray) -> RowBeliefs:
 
 
 def _covariances(rows: RowBeliefs, apart: DoubleArray, here: slice) -> AnyFloats:
-    """Covariances, n x width x width; in the factorised family records have the variances themselves."""
+    """Covariances, n x width x width; in the factorized family records have the variances themselves."""
     shape, width = rows.shape, rows.shape.width
     second = rows.records[here, width : width + shape.covariance].astype(np.float64)
     matrices: NDArray[np.float64] = np.zeros((len(apart), width, width))

@@ -97,7 +97,7 @@ class UncertainItems(Gaussian):
     """Gaussian noise, and covariances of the items: users are folded in by the second moments of these."""
 
     items: FloatMatrix  # M x W: means
-    covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorised family
+    covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorized family
     has_biases: bool
     bounds: DoubleArray  # on the log evidence, after each pass
     new_user: NewRow | None = None  # a user without ratings; None for the prior

@@ -1,7 +1,7 @@
 """Normal beliefs about the rows of one side: how they are packed, and the interface to the kernels.
 
 A row is x = (factors, bias). The other side needs its E[x] and E[x x^T]: its record is the mean, followed by the upper
-triangle of the second moment, row by row; in the factorised family by the variances.
+triangle of the second moment, row by row; in the factorized family by the variances.
 
 If ratings are not centred, all rows of a side are far from 0, and their uncertainty would be lost in the rounding of
 their squares. So records are relative to a centre of their side, which is in double.
@@ -83,7 +83,7 @@ class RowBeliefs:
         return np.asarray(self.centre + self.records[:, : self.shape.width].mean(axis=0, dtype=np.float64))
 
     def recentred(self, centre: DoubleArray) -> RowBeliefs:
-        """The same beliefs relative to another centre; only for the factorised family."""
+        """The same beliefs relative to another centre; only for the factorized family."""
         assert self.shape.family == "diagonal"
         records = self.records.copy()
         records[:, : self.shape.width] += (self.centre - centre).astype(records.dtype)
@@ -157,13 +157,13 @@ def moved_rows(
 ) -> RowBeliefs:
     """The beliefs about a side that raise the bound, given those about the other.
 
-    In the full family these are optimal; in the factorised one every coordinate is updated once, in turn, starting from
+    In the full family these are optimal; in the factorized one every coordinate is updated once, in turn, starting from
     `own`.
     """
     shape, dtype, n_rows = own.shape, other.records.dtype, len(side.offsets) - 1
     log_determinant, squares = np.empty(n_rows), np.empty(n_rows)
     covariances = np.empty((n_rows, shape.covariance), dtype) if keeps_covariances else None
-    # The current rows are close to the new ones. The factorised family starts from them.
+    # The current rows are close to the new ones. The factorized family starts from them.
     centre = own.mean
     records = np.empty((n_rows, shape.record), dtype) if shape.family == "full" else own.recentred(centre).records
     arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases, (centre, other.centre))
