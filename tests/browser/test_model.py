@@ -108,6 +108,7 @@ def test_keys_do_what_a_pointer_does(page, site):
 
 
 HEADINGS = (
+    "Promises",
     "Fitted on",
     "Accuracy",
     "Accuracy by group",
@@ -149,6 +150,9 @@ def test_all_that_there_is_to_know_is_shown(page, site):
     assert not metrics.get_by_text("object").count()
     assert page.get_by_text("best for lists: ").count() == 1
     assert page.get_by_role("table", name="Convergence").locator("tbody tr").count() >= 5
+    # Other tests of this session may have stored ratings.
+    kept = page.get_by_role("table", name="How ratings turned out")
+    assert page.get_by_text("No rating has been stored since").count() + kept.count() == 1
     assert page.get_by_role("table", name="Erratic raters").locator("tbody tr").count() == 10
     axe(page)
 

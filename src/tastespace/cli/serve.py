@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
@@ -54,6 +54,9 @@ def serve(
     seconds: Annotated[float, Option(help="Request timeout (s).")] = 30.0,
     body_bytes: Annotated[int, Option(help="Maximum request size (bytes).", min=1)] = 4 << 20,
     cached_users: Annotated[int, Option(help="Users whose beliefs are cached, per worker.", min=1)] = 256,
+    watch_days: Annotated[
+        float, Option(help="Days to keep what was shown, and how ratings turned out; 0 to watch nothing.", min=0)
+    ] = 30.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Option("--log-level", help="Minimum log level.")
     ] = "info",
@@ -82,6 +85,7 @@ def serve(
         seconds=seconds,
         body_bytes=body_bytes,
         cached_users=cached_users,
+        watch_days=watch_days,
     )
     with console.progress() as observer:
         launch(settings, level=log_level.upper(), observer=observer, ready=_announce)
@@ -107,18 +111,32 @@ def retrain(
     force: Annotated[bool, Option("--force", help="Write the new model even if it is worse.")] = False,
     choose: Annotated[bool, Option("--choose", help="Choose the model and its settings again.")] = False,
     budget: options.Budget = None,
+    when_needed: Annotated[
+        bool, Option("--when-needed", help="Only if ratings are no longer what the version that answers expects.")
+    ] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Fit again on the ratings of a database, starting from MODEL; a worse model is not written."""
     try:
         from tastespace.service import retraining
+        from tastespace.service.promises.monitor import health_of
+        from tastespace.service.promises.records import Records
         from tastespace.service.store import Store
     except ImportError as error:
         raise MissingExtraError("retraining from a database", "serve") from error
     artifact.check_writable(out)
     old = artifact.load(model).set_params(threads=threads)
     with closing(Store(database)) as store:
+        if when_needed:
+            activation = store.activation()
+            health = None if activation is None else health_of(Records(store), activation.version)
+            if health is None or not health["drift"]["flagged"]:
+                n = 0 if health is None else health["drift"]["tested"]
+                told: dict[str, Any] = {"needed": False, "out": None, "health": health}
+                console.print_result(json, told, f"not needed: the latest {n:,} ratings are what the model expects")
+                return
+            console.err.print(f"needed: {health['drift']['because']}, since {health['drift']['since']}", markup=False)
         stored = store.all_ratings()
     began = time.perf_counter()
     with console.progress() as observer:

@@ -14,6 +14,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import Query
 from tastespace.models.base.results import Lists, rounded
+from tastespace.models.base.rules import NotShown
 from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of, entries
 from tastespace.report.taste_map import TasteMap, place_content, user_place
@@ -26,6 +27,7 @@ from tastespace.service.messages import (
     UserMessage,
 )
 from tastespace.service.monitoring import Metrics
+from tastespace.service.promises.monitor import Monitor
 from tastespace.service.store import Store
 
 NOBODY = "you"  # a user without an id, whose history was sent
@@ -41,6 +43,7 @@ class Answerer:
     store: Store
     metrics: Metrics
     max_items: int
+    monitor: Monitor | None = None
 
     def recommendations(self, wanted: RecommendationRequest) -> str:
         """Recommendations as JSON; the answer to the same request about the same ratings is cached for a while."""
@@ -48,20 +51,27 @@ class Answerer:
         if wanted.diversity:
             self._limit("n of a diverse list", wanted.n, MAX_DIVERSE)
         known = self._known(wanted)
-        is_kept = wanted.user is not None and wanted.shown is None  # What was shown recently depends on the time.
+        # What was shown recently depends on the time.
+        is_kept = wanted.user is not None and wanted.shown is None and not _asks_for_shown(wanted)
         question = wanted.model_dump_json() if is_kept else ""
         kept = known.answers.get(question)
-        if kept is not None:
-            return kept
-        answer = as_json(self._recommended(wanted, known.query))
-        if is_kept:
-            self.loaded.keep_answer(known, question, answer)
+        if kept is None:
+            found = self._recommended(wanted, known.query)
+            kept = as_json(found), tuple(entry["item"] for entry in found["items"])
+            if is_kept:
+                self.loaded.keep_answer(known, question, kept)
+        answer, items = kept
+        if wanted.user is not None and self.monitor is not None:
+            self.monitor.show(wanted.user, items, self.loaded.version)
         return answer
 
     def _recommended(self, wanted: RecommendationRequest, query: Query) -> dict[str, Any]:
         model = self.loaded.recommender
         options = wanted.model_dump(exclude={"user", "history", "explain", "exclude", "shown"})
         shown = None if wanted.shown is None else _shown_table(query, wanted.shown)
+        if shown is None and wanted.user is not None and self.monitor is not None and _asks_for_shown(wanted):
+            known = [ShownItem(item=item, at=at) for item, at in self.monitor.shown_to(wanted.user)]
+            shown = _shown_table(query, known)
         ranking = model.recommend(query, exclude=wanted.exclude or "seen", shown=shown, **options)
         explanation = None
         if wanted.explain and (ranking.item_rows >= 0).any():
@@ -146,12 +156,16 @@ class Answerer:
             raise InvalidParameterError(f"{name} is {n}; expected at most {largest}")
 
 
+def _asks_for_shown(wanted: RecommendationRequest) -> bool:
+    return any(rule.partition(":")[0].strip() == NotShown.name for rule in wanted.rules)
+
+
 def _shown_table(query: Query, shown: list[ShownItem]) -> pl.DataFrame:
     """The items shown to the user of a query; those without a time were shown now."""
     now = datetime.now(UTC)
     times = [(one.at or now).astimezone(UTC).replace(tzinfo=None) for one in shown]
     columns = {"user": [str(query.users[0])] * len(shown), "item": [one.item for one in shown], "time": times}
-    return pl.DataFrame(columns, schema_overrides={"time": pl.Datetime})
+    return pl.DataFrame(columns, {"user": pl.String, "item": pl.String, "time": pl.Datetime})
 
 
 def as_json(content: dict[str, Any]) -> str:

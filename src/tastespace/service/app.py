@@ -9,7 +9,7 @@ import signal
 import threading
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,7 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from threadpoolctl import threadpool_limits
 
 from tastespace import artifact
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, TastespaceError
 from tastespace.progress import Observer, silent
 from tastespace.service.door import middleware
 from tastespace.service.door.access import Context
@@ -28,6 +28,8 @@ from tastespace.service.door.middleware import Guard, Shutdown
 from tastespace.service.live_model import LiveModel, Versions
 from tastespace.service.maps import Maps
 from tastespace.service.monitoring import Metrics
+from tastespace.service.promises.monitor import Monitor
+from tastespace.service.promises.records import Records
 from tastespace.service.routes import model, pages, recommendations, users
 from tastespace.service.routes.parts import PROBLEMS
 from tastespace.service.settings import KEYS_VARIABLE, SETTINGS_VARIABLE, Settings, read_keys
@@ -64,7 +66,8 @@ def create_app(settings: Settings) -> FastAPI:
     versions = Versions(settings.folder / "versions")
     live = LiveModel(settings, store, versions, metrics.answers)
     maps = Maps(settings.folder / "maps", versions)
-    context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps)
+    monitor = Monitor(Records(store), metrics, settings.watch_days, lambda: live.current.version)
+    context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps, monitor)
 
     connections = Connections(
         min(settings.connections, connections_possible()),
@@ -83,11 +86,19 @@ def create_app(settings: Settings) -> FastAPI:
         shutdown.watch()
         follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)
         follower.start()
+        watcher = threading.Thread(target=monitor.run, name="monitor", daemon=True)
+        if monitor.is_on:
+            watcher.start()
         watch = asyncio.create_task(connections.watch())
         yield {"connections": connections}
         watch.cancel()
         live.stop()
+        monitor.stop()
         follower.join(timeout=5)
+        if monitor.is_on:
+            watcher.join(timeout=5)
+            with suppress(TastespaceError):
+                monitor.work()
         store.close()
 
     app = FastAPI(

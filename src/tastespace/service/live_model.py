@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
 from tastespace.service.settings import Settings
-from tastespace.service.store import Activation, Store
+from tastespace.service.store import Activation, Store, Trial
 from tastespace.storage import checksum_of, remove_abandoned, remove_folder
 
 
@@ -85,13 +85,16 @@ log = logging.getLogger("tastespace.service")
 MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # cached answers per user; maximum length of one, with its request
 
 
+Kept = tuple[str, tuple[str, ...]]  # a cached answer, and the items in it
+
+
 @dataclass(eq=False)
 class Known:
     """The belief about a user from one version of their ratings, and cached answers based on it."""
 
     version: int
     query: Query
-    answers: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    answers: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
 
 
 @dataclass(eq=False)
@@ -129,9 +132,9 @@ class Loaded:
             while len(self._users) > self.max_users:
                 self._users.popitem(last=False)
 
-    def keep_answer(self, known: Known, question: str, answer: str) -> None:
+    def keep_answer(self, known: Known, question: str, answer: Kept) -> None:
         """Cache an answer unless it is very long, and only a few per user."""
-        if len(question) + len(answer) > MAX_ANSWER_LENGTH:
+        if len(question) + len(answer[0]) > MAX_ANSWER_LENGTH:
             return
         with self._keeping:
             known.answers[question] = answer
@@ -195,7 +198,9 @@ class LiveModel:
     _swapping: threading.Lock = field(default_factory=threading.Lock)
     _current: Loaded | None = None
     _refused: Any = None  # what could not be loaded here, and what there was to load it from
+    _challenge: tuple[Trial, Loaded] | None = None  # the version that answers some users, where there is one
     problem: str | None = None  # why this worker does not answer with the version that is active in the database
+    _refused_trial: int | None = None
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
@@ -209,7 +214,65 @@ class LiveModel:
             raise ArtifactError("no model is loaded yet; wait until /v1/ready says so")
         return self._current
 
+    def of_user(self, user: str | None) -> Loaded:
+        """The version that answers a user: the current one, or the challenger."""
+        challenge = self._challenge
+        if challenge is not None and user is not None and challenge[0].has(user):
+            return challenge[1]
+        return self.current
+
+    @property
+    def trial(self) -> Trial | None:
+        """The trial that this worker takes part in."""
+        return None if self._challenge is None else self._challenge[0]
+
+    def challenge(self, share: float) -> Trial:
+        """Let the artifact as it is now answer a share of the users, beside the current version."""
+        with self._swapping:
+            version = self.versions.take(self._folder)
+            if version == self.current.version:
+                raise InvalidParameterError(
+                    f"the artifact is the version {version}, which answers already; expected another one in "
+                    f"{self._folder}"
+                )
+            loaded = self._load(version)
+            trial = self.store.start_trial(version, share)
+            self._challenge = (trial, loaded)
+            log.info("the version %s answers %.0f %% of the users now, for a trial", version, 100 * share)
+            return trial
+
+    def end_trial(self, outcome: Literal["promoted", "dropped"]) -> Swap | None:
+        """End the trial: the challenger answers everyone from now on, or nobody."""
+        with self._swapping:
+            trial = self.store.trial()
+            if trial is None:
+                raise InvalidParameterError("there is no challenger; POST /v1/model/challenger starts a trial of one")
+            done = self._activate(trial.version, "promote") if outcome == "promoted" else None
+            self.store.end_trial(trial.id, outcome)
+            self._challenge = None
+            return done
+
+    def _follow_trial(self) -> None:
+        """Take part in the trial of the database."""
+        trial = self.store.trial()
+        if trial == self.trial:
+            return
+        if trial is None:
+            self._challenge = None
+        elif trial.id != self._refused_trial:
+            with self._swapping:
+                try:
+                    self._challenge = (trial, self._obtained(trial.version))
+                except TastespaceError as error:
+                    self._challenge, self._refused_trial = None, trial.id
+                    log.error("cannot load the challenger %s: %s", trial.version, error)
+
     def start(self) -> None:
+        """Load the last active version, and the challenger, if there is one."""
+        self._start()
+        self._follow_trial()
+
+    def _start(self) -> None:
         """Load the last active version; the artifact becomes the first version of a new database.
 
         A machine that does not have the active version, and cannot take it from the artifact, answers with the
@@ -276,6 +339,7 @@ class LiveModel:
         while not self._stopped.wait(seconds):
             try:
                 self.refresh()
+                self._follow_trial()
             except TastespaceError as error:
                 log.warning("cannot look for another model: %s", error)
             except Exception:
@@ -305,7 +369,8 @@ class LiveModel:
         activation = self.store.activate(version, reason)
         self._answer_with(loaded, activation.id)
         reachable = list(dict.fromkeys(reversed(self._stack())))[: self.settings.kept_versions + 1]
-        self.versions.drop_others({*reachable, version})
+        trial = self.store.trial()
+        self.versions.drop_others({*reachable, version, *([] if trial is None else [trial.version])})
         log.info("the version %s answers now (%s)", version, reason)
         return Swap(activation, None if before is None else before.version)
 
@@ -357,6 +422,8 @@ class LiveModel:
         """Load a version and compute a first answer, which reveals errors and fills caches."""
         if self._current is not None and self._current.version == version:
             return self._current
+        if self._challenge is not None and self._challenge[1].version == version:
+            return self._challenge[1]
         path = self.versions.path(version)
         recommender = artifact.load(path, verify=verify).set_params(threads=1)
         recommender.warns = False  # Remarks are part of the answers.

@@ -387,6 +387,66 @@ class Problem(BaseModel):
     errors: list[dict[str, str]] | None = None
 
 
+class Challenge(Message):
+    """A trial of another version."""
+
+    share: float = Field(default=0.5, gt=0, lt=1, description="Share of the users that it answers.", examples=[0.1])
+
+
+class TrialInfo(BaseModel):
+    """A version that answers a share of the users."""
+
+    version: str
+    share: float
+    started: datetime
+
+
+class TrialEnd(BaseModel):
+    status: Literal["dropped"]
+
+
+class Measure(BaseModel):
+    """A measure of the latest ratings, with its 95 % interval over users."""
+
+    value: float
+    n: int = Field(description="Ratings that it is of.")
+    low: float | None = None
+    high: float | None = None
+
+
+class Drift(BaseModel):
+    """A test of whether the ratings still are what the version expects."""
+
+    flagged: bool
+    since: datetime | None
+    after: int | None = Field(description="Tested outcomes until then.")
+    because: str | None
+    tested: int
+    evidence: float = Field(description="Against no change; flagged from the threshold on.")
+    threshold: float
+    false_alarm_rate: float = Field(description="Probability that a version is ever flagged if nothing changes.")
+
+
+class VersionHealth(BaseModel):
+    """How well a version keeps what it promises."""
+
+    version: str
+    shown: int = Field(description="Items on record as shown by this version.")
+    ratings: int = Field(description="Latest ratings that the measures are of.")
+    users: int
+    measures: dict[str, Measure]
+    drift: Drift
+
+
+class ModelHealth(BaseModel):
+    """How well the current version and a challenger keep what they promise."""
+
+    version: str
+    days: float
+    challenger: TrialInfo | None
+    versions: list[VersionHealth]
+
+
 class Map(BaseModel):
     """The items in two dimensions; one list per property, with one entry per item."""
 

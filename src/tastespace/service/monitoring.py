@@ -108,12 +108,27 @@ class Metrics:
         self._closed = Counter(
             "tastespace_connections_closed", "Connections that were closed or refused, by reason.", ["reason"], **here
         )
+        self._unwatched = Counter("tastespace_unwatched", "Lists and ratings that were not watched.", ["what"], **here)
+        latest: Any = {**here, "multiprocess_mode": "mostrecent"}
+        about_promises = "Measures of the latest ratings, held against what the model believed just before them."
+        self._promises = Gauge("tastespace_promise", about_promises, ["measure", "version"], **latest)
+        self._drift = Gauge("tastespace_drift", "1 if ratings are no longer what is expected.", ["version"], **latest)
         self._activation = Gauge(
             "tastespace_model_activation",
             "Activation of the model that answers; the minimum over workers.",
             **here,
             multiprocess_mode="livemin",
         )
+
+    def unwatched(self, what: str, n: int) -> None:
+        """Count lists and ratings that came too fast to be watched."""
+        self._unwatched.labels(what).inc(n)
+
+    def kept(self, version: str, health: dict[str, Any]) -> None:
+        """Record how well a version keeps its promises."""
+        for name, measure in health["measures"].items():
+            self._promises.labels(name, version).set(measure["value"])
+        self._drift.labels(version).set(float(health["drift"]["flagged"]))
 
     def closed(self, reason: str) -> None:
         """Count a connection that the service closed, or did not accept."""

@@ -47,6 +47,7 @@ class Settings:
     cached_users: int = 256  # users whose beliefs are cached, per worker
     poll_seconds: float = 0.5  # between checks for another model
     kept_versions: int = 5
+    watch_days: float = 30.0  # how long is kept what was shown and how ratings turned out; 0 to keep nothing
 
     def check(self) -> None:
         """Refuse invalid values."""
@@ -65,6 +66,7 @@ class Settings:
                     f"the proxy is {proxy!r}; expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8"
                 ) from None
         check_number("rate", self.rate, least=0)
+        check_number("watch_days", self.watch_days, least=0)
         if self.port > 65535:
             raise InvalidParameterError(f"port is {self.port}; expected one up to 65535")
 

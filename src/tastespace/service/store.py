@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import time
@@ -16,7 +17,7 @@ import polars as pl
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import BigInteger, Column, DateTime, Double, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Integer, MetaData, String, Table, Text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -71,6 +72,48 @@ activations = Table(  # the last row has the version of the model that answers
     Column("activated_at", DateTime(timezone=True), nullable=False),
 )
 
+shown = Table(  # the last time that an item was in a list of a user
+    "shown",
+    metadata,
+    Column("user_id", String, primary_key=True),
+    Column("item_id", String, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("version", String, nullable=False),
+    Column("shown_at", DateTime(timezone=True), nullable=False, index=True),  # older ones are dropped
+)
+
+judged = Table(  # ratings, and what the model believed just before
+    "judged",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("user_id", String, nullable=False, index=True),
+    Column("item_id", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("judged_at", DateTime(timezone=True), nullable=False, index=True),  # older ones are dropped
+    Column("value", Double, nullable=False),
+    Column("expected", Double),
+    Column("sd", Double),
+    Column("low", Double),
+    Column("high", Double),
+    Column("is_covered", Boolean),
+    Column("crps", Double),
+    Column("pit", Double),
+    Column("liked_probability", Double),
+    Column("is_liked", Boolean),
+    Column("position", Integer),
+)
+
+trials = Table(  # versions that answer some of the users, beside the one that answers the others
+    "trials",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("version", String, nullable=False),
+    Column("share", Double, nullable=False),
+    Column("started_at", DateTime(timezone=True), nullable=False),
+    Column("ended_at", DateTime(timezone=True)),
+    Column("outcome", String),  # promoted or dropped
+)
+
 
 BLOCK = 10_000  # rows sent to the database at once
 BUSY_SECONDS = 10  # to wait for another writer
@@ -82,6 +125,7 @@ Result = TypeVar("Result")
 REMEMBERED = timedelta(days=1)  # how long an idempotency key is known
 # Executed with every request: built once.
 ONE_PERSON = sa.select(people.c.version, people.c.deleted_at).where(people.c.id == sa.bindparam("user"))
+ONE_HISTORY = sa.select(ratings.c.item_id, ratings.c.value).where(ratings.c.user_id == sa.bindparam("user"))
 
 
 class DatabaseError(TastespaceError):
@@ -131,6 +175,21 @@ class Activation:
     version: str
     reason: str
     activated_at: datetime
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A challenger: a version that answers a share of the users."""
+
+    id: int
+    version: str
+    share: float
+    started_at: datetime
+
+    def has(self, user: str) -> bool:
+        """Whether the challenger answers this user: always the same for one user and trial."""
+        digest = hashlib.sha256(f"{self.id} {user}".encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:8]) < self.share * 2**64
 
 
 class Store:
@@ -187,27 +246,26 @@ class Store:
 
     def ping(self) -> None:
         """Check that the database answers."""
-        with self._read() as connection:
+        with self.read() as connection:
             connection.execute(sa.select(1))
 
     # ratings
 
     def person(self, user: str) -> Person:
-        with self._read() as connection:
+        with self.read() as connection:
             row = connection.execute(ONE_PERSON, {"user": user}).first()
         return Person() if row is None else Person(row.version, row.deleted_at is not None)
 
     def history(self, user: str) -> dict[str, float]:
         """The rating of each item."""
-        with self._read() as connection:
-            rows = connection.execute(sa.select(ratings.c.item_id, ratings.c.value).where(ratings.c.user_id == user))
-            return {item: value for item, value in rows}
+        with self.read() as connection:
+            return {item: value for item, value in connection.execute(ONE_HISTORY, {"user": user})}
 
     def ratings_of(self, user: str, limit: int, offset: int) -> tuple[int, list[Any]]:
         """The number of ratings, and some of them, newest first."""
         own = ratings.c.user_id == user
         newest = (ratings.c.rated_at.is_(None), ratings.c.rated_at.desc(), ratings.c.item_id)
-        with self._read() as connection:
+        with self.read() as connection:
             total = connection.execute(sa.select(sa.func.count()).select_from(ratings).where(own)).scalar_one()
             rows = connection.execute(sa.select(ratings).where(own).order_by(*newest).limit(limit).offset(offset))
             return total, list(rows)
@@ -215,33 +273,45 @@ class Store:
     def users(self, beginning: str, limit: int) -> list[str]:
         """Ids that begin so, in order, of users who have or had ratings."""
         query = sa.select(people.c.id).where(people.c.id.startswith(beginning, autoescape=True))
-        with self._read() as connection:
+        with self.read() as connection:
             return list(connection.execute(query.order_by(people.c.id).limit(limit)).scalars())
 
     # Writers lock in the same order: an idempotency key, people by their ids, then ratings by user and item. Whoever
     # writes ratings of a user has locked the user, so that no two wait for each other.
 
-    def rate(self, new: Sequence[RatingRow], once: RequestKey | None = None, body: str = "") -> str | None:
-        """Store ratings, all or none; the first response, if this request was carried out before, else None."""
+    def rate(
+        self,
+        new: Sequence[RatingRow],
+        once: RequestKey | None = None,
+        body: str = "",
+        before: dict[str, dict[str, float]] | None = None,
+    ) -> str | None:
+        """Store ratings, all or none; the first response, if this request was carried out before, else None.
+
+        `before` gets the ratings that its users had just before.
+        """
         latest = {(one.user, one.item): one for one in new}  # The last rating of a pair counts.
         ordered = [latest[pair] for pair in sorted(latest)]
 
         def write(connection: sa.Connection) -> str | None:
             now = self._now(connection)
-            before = None if once is None else self._replay(connection, once, body, now)
-            if before is not None:
-                return before
+            first = None if once is None else self._replay(connection, once, body, now)
+            if first is not None:
+                return first
             self._touch(connection, {one.user for one in ordered})
-            rows = [
+            for user in before or ():
+                rows = connection.execute(ONE_HISTORY, {"user": user})
+                before[user] = {item: value for item, value in rows}  # type: ignore[index]
+            stored = [
                 {"user_id": one.user, "item_id": one.item, "value": one.value, "rated_at": one.at or now}
                 for one in ordered
             ]
-            for block in _blocks(rows):
-                self._upsert(connection, block)
+            for block in _blocks(stored):
+                self.upsert(connection, ratings, ["user_id", "item_id"], block)
             return None
 
         # If the same request came twice at once, the other one has been carried out when this is tried again.
-        return self._written(write)
+        return self.written(write)
 
     def delete_rating(self, user: str, item: str) -> bool:
         """Delete one rating; False if there was none."""
@@ -254,7 +324,7 @@ class Store:
                 self._touch(connection, {user})
             return bool(gone)
 
-        return self._written(write)
+        return self.written(write)
 
     def forget(self, user: str) -> int:
         """Delete all ratings of a user, and mark what a model learned from them as not to be used; how many."""
@@ -263,14 +333,16 @@ class Store:
             now = self._now(connection)
             self._touch(connection, {user})
             connection.execute(sa.update(people).where(people.c.id == user).values(deleted_at=now))
+            for table in (shown, judged):
+                connection.execute(sa.delete(table).where(table.c.user_id == user))
             return int(connection.execute(sa.delete(ratings).where(ratings.c.user_id == user)).rowcount)
 
-        return self._written(write)
+        return self.written(write)
 
     def counts(self) -> tuple[int, int]:
         """Number of ratings, and of users who have or had some."""
         count = sa.select(sa.func.count())
-        with self._read() as connection:
+        with self.read() as connection:
             n_ratings, n_users = (
                 connection.execute(count.select_from(each)).scalar_one() for each in (ratings, people)
             )
@@ -312,7 +384,7 @@ class Store:
             for start in range(0, total, BLOCK):
                 # The last rating of a pair counts, as in the model.
                 block = rows[start : start + BLOCK].unique(["user_id", "item_id"], keep="last", maintain_order=True)
-                self._upsert(connection, block.to_dicts())
+                self.upsert(connection, ratings, ["user_id", "item_id"], block.to_dicts())
                 observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
             connection.execute(
                 sa.insert(imports).values(id=1, fingerprint=fingerprint, n_ratings=total, imported_at=datetime.now(UTC))
@@ -337,9 +409,39 @@ class Store:
 
     def activations(self, limit: int) -> list[Activation]:
         """The last activations, newest first."""
-        with self._read() as connection:
+        with self.read() as connection:
             rows = connection.execute(sa.select(activations).order_by(activations.c.id.desc()).limit(limit))
             return [Activation(row.id, row.version, row.reason, utc(row.activated_at)) for row in rows]
+
+    # trials
+
+    def start_trial(self, version: str, share: float) -> Trial:
+        def write(connection: sa.Connection) -> Trial:
+            now = self._now(connection)
+            connection.execute(sa.update(trials).where(trials.c.ended_at.is_(None)).values(ended_at=now))
+            done = connection.execute(
+                sa.insert(trials).values(version=version, share=share, started_at=now)
+            ).inserted_primary_key
+            assert done is not None
+            return Trial(int(done[0]), version, share, now)
+
+        return self.written(write)
+
+    def end_trial(self, trial: int, outcome: str) -> None:
+        def write(connection: sa.Connection) -> None:
+            values = {"ended_at": self._now(connection), "outcome": outcome}
+            connection.execute(
+                sa.update(trials).where(trials.c.id == trial, trials.c.ended_at.is_(None)).values(**values)
+            )
+
+        self.written(write)
+
+    def trial(self) -> Trial | None:
+        """The trial that is going on."""
+        query = sa.select(trials.c.id, trials.c.version, trials.c.share, trials.c.started_at)
+        with self.read() as connection:
+            row = connection.execute(query.where(trials.c.ended_at.is_(None)).order_by(trials.c.id.desc())).first()
+        return None if row is None else Trial(*row[:3], utc(row[3]))
 
     def _now(self, connection: sa.Connection) -> datetime:
         """The time of the database: several machines may use one, and their clocks differ."""
@@ -374,13 +476,13 @@ class Store:
         for block in _blocks([{"id": user, "version": 1} for user in sorted(users)]):
             connection.execute(statement, block)
 
-    def _upsert(self, connection: sa.Connection, rows: list[Any]) -> None:
-        """Store rows of ratings, in place of older ones."""
-        statement, key = self._insert(ratings), ["user_id", "item_id"]
+    def upsert(self, connection: sa.Connection, table: Table, key: list[str], rows: list[Any]) -> None:
+        """Store rows, in place of older ones with the same key."""
+        statement = self._insert(table)
         changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
         connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed), rows)
 
-    def _written(self, write: Callable[[sa.Connection], Result]) -> Result:
+    def written(self, write: Callable[[sa.Connection], Result]) -> Result:
         """Carry out a transaction, again if others wrote the same rows at the same time."""
         for attempt in range(ATTEMPTS):
             try:
@@ -392,7 +494,7 @@ class Store:
                 time.sleep(random.uniform(0, 0.01 * 2**attempt))
         raise AssertionError
 
-    def _read(self) -> AbstractContextManager[sa.Connection]:
+    def read(self) -> AbstractContextManager[sa.Connection]:
         return self._connected(self._read_engine.connect)
 
     def _write(self, *, is_long: bool = False) -> AbstractContextManager[sa.Connection]:
@@ -446,7 +548,7 @@ class Store:
             with self._write() as connection:
                 yield connection
             return
-        with self._read() as connection:
+        with self.read() as connection:
             connection.exec_driver_sql("BEGIN")
             try:
                 yield connection

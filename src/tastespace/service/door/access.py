@@ -19,6 +19,7 @@ from tastespace.service.door.limits import Queue, Rates
 from tastespace.service.live_model import LiveModel
 from tastespace.service.maps import Maps
 from tastespace.service.monitoring import Metrics
+from tastespace.service.promises.monitor import Monitor
 from tastespace.service.settings import Keys, Settings
 from tastespace.service.store import Store
 
@@ -36,6 +37,7 @@ class Context:
     metrics: Metrics
     rates: Rates
     maps: Maps
+    monitor: Monitor
     # Threads for lists: one asks the model while another reads the database or writes its response. More would wait for
     # the interpreter: a tenth fewer responses, and the slowest took twice as long.
     quick: Queue = field(default_factory=lambda: Queue(2, 200))
@@ -44,10 +46,10 @@ class Context:
     maps_waiting: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4))
     _threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(3))  # of both queues together
 
-    @property
-    def answerer(self) -> Answerer:
-        """Answers with the current version, even if another one is activated meanwhile."""
-        return Answerer(self.live.current, self.store, self.metrics, self.settings.max_items)
+    def answerer(self, user: str | None = None) -> Answerer:
+        """Answers with the version that is current for a user, even if another one is activated meanwhile."""
+        monitor = self.monitor if self.monitor.is_on else None
+        return Answerer(self.live.of_user(user), self.store, self.metrics, self.settings.max_items, monitor)
 
     async def compute(self, client: str, ask: Callable[[], Result], *, is_slow: bool = False) -> Result:
         """Ask the model in a thread when it is this client's turn; the client is charged for the time it takes."""

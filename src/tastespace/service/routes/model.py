@@ -15,7 +15,7 @@ from tastespace.service.door.access import Context
 from tastespace.service.live_model import Swap
 from tastespace.service.messages import Method, PlaceRequest
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
-from tastespace.service.store import Activation
+from tastespace.service.store import Activation, Trial
 
 router = APIRouter(prefix="/v1", tags=["model"])
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,9 +90,59 @@ def roll_back(context: ServiceContext, client: Administrator) -> Response:
     return _swap(context.live.roll_back)
 
 
-def _swap(change: Callable[[], Swap]) -> Response:
+@router.post("/model/challenger", response_model=messages.TrialInfo)
+def challenge(context: ServiceContext, client: Administrator, wanted: messages.Challenge) -> Response:
+    """Let the artifact as it is on disk now answer a share of the users, beside the current version."""
+    try:
+        return respond(_trial(context.live.challenge(wanted.share)))
+    except (ArtifactError, InvalidParameterError) as error:
+        raise HTTPException(409, f"there is no new trial: {error}") from error
+
+
+@router.post("/model/challenger/promote", response_model=messages.Swap)
+def promote(context: ServiceContext, client: Administrator) -> Response:
+    """End the trial: the challenger answers everyone from now on."""
+    return _swap(lambda: context.live.end_trial("promoted"))
+
+
+@router.delete("/model/challenger", response_model=messages.TrialEnd)
+def drop(context: ServiceContext, client: Administrator) -> Response:
+    """End the trial: the current version answers everyone again."""
+    try:
+        context.live.end_trial("dropped")
+    except InvalidParameterError as error:
+        raise HTTPException(409, str(error)) from error
+    return respond({"status": "dropped"})
+
+
+@router.get("/model/health", response_model=messages.ModelHealth)
+async def model_health(context: ServiceContext, client: Reader) -> Response:
+    """How well the current version and a challenger keep what they promise, and whether that has changed."""
+    current, trial = context.live.current.version, context.live.trial
+
+    def told() -> str:
+        versions = list(dict.fromkeys([current, *([] if trial is None else [trial.version])]))
+        health = context.monitor.health(versions) if context.monitor.is_on else []
+        return as_json(
+            {
+                "version": current,
+                "days": context.settings.watch_days,
+                "challenger": None if trial is None else _trial(trial),
+                "versions": health,
+            }
+        )
+
+    return respond(await context.compute(client, told, is_slow=True))
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {"version": trial.version, "share": trial.share, "started": trial.started_at.isoformat()}
+
+
+def _swap(change: Callable[[], Swap | None]) -> Response:
     try:
         done = change()
+        assert done is not None
         return respond(_version(done.activation) | {"before": done.before, "changed": done.has_changed})
     except (ArtifactError, InvalidParameterError) as error:
         raise HTTPException(409, f"the model was not changed: {error}") from error
@@ -140,7 +190,7 @@ async def place(context: ServiceContext, client: Reader, wanted: PlaceRequest) -
 
 
 async def _place(context: Context, client: str, wanted: PlaceRequest) -> Response:
-    answerer = context.answerer
+    answerer = context.answerer(wanted.user)
     shown = await run_sync(context.maps.get, answerer.loaded, wanted.method, limiter=context.maps_waiting)
     if shown is None:
         return _pending()

@@ -45,7 +45,7 @@ async def recommendations(context: ServiceContext, client: Reader, wanted: Recom
 
 
 async def _recommend(context: Context, client: str, wanted: RecommendationRequest) -> Response:
-    answerer = context.answerer
+    answerer = context.answerer(wanted.user)
     found = await context.compute(client, lambda: answerer.recommendations(wanted), is_slow=wanted.is_slow)
     return parts.respond(found)
 
@@ -53,7 +53,7 @@ async def _recommend(context: Context, client: str, wanted: RecommendationReques
 @router.post("/predictions", response_model=messages.Predictions)
 async def predictions(context: ServiceContext, client: Reader, wanted: PredictionRequest) -> Response:
     """How a user would rate these items, with uncertainty."""
-    answerer = context.answerer
+    answerer = context.answerer(wanted.user)
     found = await context.compute(client, lambda: as_json(answerer.predictions(wanted)), is_slow=wanted.is_slow)
     return parts.respond(found)
 
@@ -78,7 +78,7 @@ async def questions(context: ServiceContext, client: Reader, wanted: QuestionReq
 
 
 async def _ask(context: Context, client: str, wanted: QuestionRequest) -> Response:
-    answerer = context.answerer
+    answerer = context.answerer(wanted.user)
     return parts.respond(await context.compute(client, lambda: as_json(answerer.questions(wanted)), is_slow=True))
 
 
@@ -123,7 +123,7 @@ async def similar(
     kind: SimilarKind | None = None,
 ) -> Response:
     """The items most similar to one: all, or those that are alternatives or complements."""
-    answerer = context.answerer
+    answerer = context.answerer()
     return parts.respond(await context.compute(client, lambda: as_json(answerer.similar(item, n, where, kind))))
 
 

@@ -15,12 +15,14 @@ from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.service.door.access import Context
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import DeletedUser, NewRating, RatingBatch, StoredCount, User, UserHistory, Users
+from tastespace.service.promises.monitor import Rated
 from tastespace.service.routes import parts
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Writer
 from tastespace.service.store import RatingRow, RequestKey, utc
 
 router = APIRouter(prefix="/v1", tags=["users"])
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_WATCHED = 100  # users of one request
 MAX_CLOCK_DIFFERENCE = timedelta(days=1)
 IdempotencyKey = Annotated[
     str | None,
@@ -103,8 +105,9 @@ def forget(context: ServiceContext, client: Writer, user: UserId) -> Response:
 
     The ratings leave the model itself with the next retraining.
     """
-    if not context.store.person(user).version:
+    if not context.store.person(user).version and not context.monitor.shown_to(user):
         raise UnknownIdError(f"the user {user!r} is unknown")
+    context.monitor.forget(user)
     return parts.respond({"user": user, "forgotten": context.store.forget(user)})
 
 
@@ -112,10 +115,25 @@ def _store(context: Context, new: list[RatingRow], client: str, key: str | None)
     _check(context.live.current, new, accepts_new=context.settings.new_items)
     body = json.dumps({"stored": len(new)})
     once = None if key is None else RequestKey(client, key, _fingerprint(new))
-    before = context.store.rate(new, once, body)
+    watched = _watched(context, new)
+    before = context.store.rate(new, once, body, watched)
     if before is None:
         context.metrics.stored(len(new))
+        now = datetime.now(UTC)
+        for user, earlier in watched.items():
+            ratings = {one.item: one.value for one in new if one.user == user}
+            context.monitor.rate(Rated(user, earlier, ratings, context.live.of_user(user), now))
     return parts.respond(before or body, headers=None if before is None else {"Idempotency-Replayed": "true"})
+
+
+def _watched(context: Context, new: list[RatingRow]) -> dict[str, dict[str, float]]:
+    """The users whose ratings are held against what the model expects: not all of a large batch."""
+    users = dict.fromkeys(one.user for one in new)
+    if not context.monitor.is_on:
+        return {}
+    if len(users) > MAX_WATCHED:
+        context.metrics.unwatched("ratings", sum(user not in list(users)[:MAX_WATCHED] for user in users))
+    return {user: {} for user in list(users)[:MAX_WATCHED]}
 
 
 def _check(loaded: Loaded, new: list[RatingRow], *, accepts_new: bool) -> None:
