@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tastespace import storage
-from tastespace.errors import DataError
+from tastespace import ALS, artifact, storage
+from tastespace.errors import ArtifactError, DataError
+from tastespace.randomness import generator
 from tastespace.storage import Lock, digest_of, link, locked, remove_unfinished, replace_file, replace_folder
+from tastespace.testing.toys import tastes
 
 FAILURES = [OSError(5, "Input/output error"), KeyboardInterrupt()]
 
@@ -160,3 +163,17 @@ def test_a_place_without_room_for_a_lock_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="file cannot be written .*--cache"), locked(tmp_path / "file" / "lock"):
         pass
+
+
+@pytest.mark.parametrize("most", [0, 1000, 30_000, 100_000])
+def test_a_model_that_does_not_fit_on_the_disk_is_an_error_in_words(tmp_path, most):
+    """Whichever file it is that has no room: the writer of arrays has errors of its own."""
+    model = ALS(n_factors=100, seed=0).fit(tastes(100, 200, density=0.5, rng=generator(0))[0])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+        with pytest.raises(ArtifactError, match=r"cannot write the artifact .*model: File too large"):
+            artifact.save(model, tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == []

@@ -78,7 +78,12 @@ class MissingExtraError(TastespaceError, ImportError):
     """An optional package is needed; the message is the command that installs it."""
 
     def __init__(self, purpose: str, extra: str) -> None:
+        self.given = purpose, extra
         super().__init__(f"{purpose} needs an optional package; install it with: pip install 'tastespace[{extra}]'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What another process makes the same error of."""
+        return type(self), self.given
 
 
 class TastespaceWarning(UserWarning):

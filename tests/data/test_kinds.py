@@ -96,7 +96,7 @@ def test_the_limits_of_the_guess():
 def test_the_reason_names_what_was_seen():
     hours = guess_kind(np.array([0.1, 0.3, 2.5, 12.1, 0.4, 11754]))
     assert hours.reason == "numbers from 0.1 up to 11,754, more than 10 times their median of 1.45"
-    assert guess_kind(np.array([4.0])).reason == "all values are 4, and there are only 1"
+    assert guess_kind(np.array([4.0])).reason == "all values are 4 (only 1 of them)"
     assert "up to 120, more than any scale of ratings has" in guess_kind(np.array([60.0, 120])).reason
     many = guess_kind(np.array([1.0] * 7 + [2] * 9 + list(range(3, 13))))
     assert many.reason == "whole numbers up to 12, and 27% of them are 1, the lowest"

@@ -16,7 +16,7 @@ import tastespace as ts
 from tastespace import Joint, artifact
 from tastespace.cli.recommend import recommend as recommend_verb
 from tastespace.errors import InvalidParameterError, UnknownIdError
-from tastespace.models.base.rules import AtMost, Boost, Bury, MinRatings, NotShown, Pin, rules_of
+from tastespace.models.base.rules import AtMost, Boost, Bury, MinRatings, NotShown, Pin, Rules, rules_of
 from tastespace.models.baselines.baselines import Popular
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -62,6 +62,38 @@ def test_at_most_says_when_lists_are_short(model):
     ranking = model.recommend(["new"], 8, rules=["at-most:k=2,of=genre"])
     assert listed(ranking) == [0, 1, 10, 11, 15, 16]
     assert ranking.remarks[0].endswith("; 1 could not be filled")
+
+
+def test_lists_that_cannot_be_filled_do_not_look_at_the_whole_catalogue(monkeypatch):
+    """Nor if pins are more than a limit allows; items without a value are no reason to look further, either."""
+    items, looked_at, choose = np.arange(2000), [], Rules.choose
+    ratings = ts.Ratings.from_arrays(np.repeat(0, 2000), items, 1 + items % 5)
+    genres = np.array(["a", "b", "c"])[ratings.items.ids.to_numpy() % 3]
+    monkeypatch.setattr(
+        Rules, "choose", lambda self, found, *rest: looked_at.append(found.shape[1]) or choose(self, found, *rest)
+    )
+
+    def lists(genres, rules, **options):
+        looked_at.clear()
+        model = Popular().fit(ratings.with_items(None, pl.DataFrame({"genre": genres})))
+        return model.recommend(["new"], 10, rules=["at-most:k=1,of=genre", *rules], **options)
+
+    ranking = lists(genres, [])
+    assert sorted(genres[ranking.item_rows[0][:3]]) == ["a", "b", "c"]
+    assert ranking.item_rows[0][3:].tolist() == [-1] * 7
+    assert ranking.remarks[0].endswith("; 1 could not be filled")
+    assert looked_at == [20, 80]
+    first = ranking.item_rows[0][0]
+    pins = [int(row) for row in np.flatnonzero(genres == genres[first])[[3, 4]]]
+    pinned = lists(genres, [Pin(pins[0], 1), Pin(pins[1], 2)])
+    assert pinned.item_rows[0].tolist() == [*pins, *ranking.item_rows[0][1:3], *[-1] * 6]
+    assert looked_at == [20, 80]
+    only = lists(genres, [], where="genre in (a, b)")
+    assert np.count_nonzero(only.item_rows >= 0) == 2
+    assert looked_at == [20, 80]
+    some = lists([*genres[:-9], *[None] * 9], [])
+    assert set(some.item_rows[0][-7:]) <= set(range(1991, 2000))
+    assert looked_at[-1] == 2000
 
 
 def test_at_most_of_numbers_and_of_each_of_several_values(ratings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -26,7 +27,13 @@ from tastespace import (
     find_best,
     random_split,
 )
-from tastespace.errors import ConvergenceWarning, InvalidParameterError
+from tastespace.errors import (
+    ConvergenceWarning,
+    DataError,
+    InvalidParameterError,
+    MissingExtraError,
+    UnknownIdError,
+)
 from tastespace.inference.transition import HELD_OUT
 from tastespace.models import MODELS
 from tastespace.randomness import generator
@@ -463,3 +470,19 @@ def test_parameters_are_checked_before_the_split_and_before_any_fit(split, monke
 def test_a_model_without_a_name_is_refused(split, name):
     with pytest.raises(InvalidParameterError, match="a text that is not empty"):
         compare_models(split, {name: GlobalMean()})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MissingExtraError("The data set movielens-demo", "demo"),
+        DataError("no rating", file="ratings.csv", line=3, text="u,i,x", expected="a number"),
+        UnknownIdError("the model knows no item 'i9'"),
+        InvalidParameterError("k is 0"),
+    ],
+)
+def test_errors_of_a_trial_reach_the_process_that_started_it(error):
+    """What cannot be unpickled breaks the pool of processes, and nobody learns what was wrong."""
+    received = pickle.loads(pickle.dumps(error))
+    assert type(received) is type(error)
+    assert str(received) == str(error)

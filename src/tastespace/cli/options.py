@@ -104,7 +104,10 @@ def sizes_of(ratings: Ratings) -> dict[str, int]:
 
 def sizes_text(sizes: Mapping[str, Any], what: str = "ratings") -> str:
     """The same in words."""
-    return f"{sizes['n_ratings']:,} {what} by {sizes['n_users']:,} users of {sizes['n_items']:,} items"
+    from tastespace.evaluation.resampling import counted
+
+    named = (("n_ratings", what.removesuffix("s")), ("n_users", "user"), ("n_items", "item"))
+    return "{} by {} of {}".format(*(counted(sizes[name], noun) for name, noun in named))
 
 
 def read_settings(settings: list[str]) -> dict[str, Any]:

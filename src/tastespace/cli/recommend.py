@@ -114,6 +114,8 @@ def _print_ranking(
         _print_list(ranking, k, f"For user {name}", note, columns)
     # The last remarks, one per rule; doubtful ones were warnings.
     console.print_line(*ranking.remarks[len(ranking.remarks) - n_rules :])
+    if not (ranking.item_rows >= 0).any():
+        return  # Nothing is left to be explained.
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
@@ -143,7 +145,10 @@ def _write_all(recommender: Recommender, n: int, out: Path, asked: dict[str, Any
     with console.progress() as observer:
         recommender.recommend_all(n, out=out, observer=observer, **asked)
     n_users, n_entries = recommender.ratings_.n_users, pl.scan_parquet(out).select(pl.len()).collect().item()
-    text = f"Lists for {n_users:,} users with {n_entries:,} entries are in {out}."
+    from tastespace.evaluation.resampling import counted  # which recommend alone would not load
+
+    entries = "1 entry" if n_entries == 1 else f"{n_entries:,} entries"
+    text = f"Lists for {counted(n_users, 'user')} with {entries} are in {out}."
     console.print_result(as_json, {"out": str(out), "n_users": n_users, "n_entries": n_entries}, text)
 
 

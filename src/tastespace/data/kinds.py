@@ -67,7 +67,7 @@ def guess_kind(values: NDArray[Any]) -> Guess:
     low, high = float(values.min()) + 0.0, float(values.max()) + 0.0  # -0 is 0
     if low == high:
         is_one_class = low == 1 or (low > 0 and len(values) >= FEW_EQUAL)
-        some = "" if is_one_class or low <= 0 else f", and there are only {len(values)}"
+        some = "" if is_one_class or low <= 0 else f" (only {len(values)} of them)"
         return Guess("one-class" if is_one_class else "stars", f"all values are {low:g}{some}")
     stars = Guess("stars", f"values from {low:g} to {high:g}")
     if low < 0:

@@ -231,10 +231,10 @@ def find_rating_parts(
     """
     found = find_parts(names, wanted)
     spare = [name for name in names if name not in found.values()]
-    missing = [part for part in needed if part not in found]
-    if not missing or (missing == ["rating"] and (are_choices or not spare)):
+    missing = [part for part in needed if part not in found and not (are_choices and part == "rating")]
+    if not missing or (missing == ["rating"] and not spare):
         return found
-    expected = "a header such as user,item,rating; or say which column it is"
+    expected = f"a header such as user,item{'' if are_choices else ',rating'}; or say which column it is"
     if missing == ["rating"]:
         expected += (
             " (--rating-column, in Python rating=), or that the kind is counts or one-class if each line is a choice "

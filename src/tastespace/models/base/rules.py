@@ -16,7 +16,7 @@ The effect of a rule is counted in `Effects`, which add up over blocks of users,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -37,6 +37,7 @@ from tastespace.settings import Settings, settings_of
 
 MOST_STRENGTH = 1000  # the condition alone decides at much lower values
 Effects = Counter[tuple[int, str]]  # by the position of a rule, and the counted effect
+Values = Mapping[int, set[int]]  # by the position of a rule that limits them
 
 
 @dataclass(frozen=True)
@@ -255,8 +256,23 @@ class Rules:
                     effects[place, "items"] += n_moved
                     effects[place, "lists"] += 1
 
-    def _limited(self, found: IntArray, n: int, filters: Filters, effects: Effects) -> tuple[IntArray, bool]:
-        """The first n items of each ordered list that the limits allow, -1 for none; and whether all are full.
+    def values_to_fill(self, filters: Filters) -> Values:
+        """The values of limited attributes; nothing can be added to a list that has at most k of each.
+
+        Only of attributes that all items have which are allowed for everyone: others are never used up.
+        """
+        found = {}
+        for place, column in self.limits.items():
+            values = column.values_of_items
+            some = values if filters.allowed is None else [values[item] for item in np.flatnonzero(filters.allowed)]
+            if all(some):
+                found[place] = set().union(*some)
+        return found
+
+    def _limited(
+        self, found: IntArray, n: int, filters: Filters, effects: Effects, to_fill: Values
+    ) -> tuple[IntArray, bool]:
+        """The first n items of each ordered list that the limits allow, -1 for none; and whether all are complete.
 
         Pinned items are inserted later and are skipped here.
         """
@@ -281,7 +297,8 @@ class Rules:
                     held[place].update(values[item])
                 chosen[user, count] = item
                 count += 1
-            is_full &= count == wanted or items[-1] < 0
+            used_up = any(all(held[p][code] >= k for code in to_fill[p]) for p, k, _ in limits if p in to_fill)
+            is_full &= count == wanted or items[-1] < 0 or used_up
             for place, n_skipped in skipped.items():
                 effects[place, "items"] += n_skipped
                 effects[place, "lists"] += 1
@@ -299,9 +316,14 @@ class Rules:
         own = excluded.items[excluded.offsets[user] : excluded.offsets[user + 1]]
         return {place: row for place, row in self.pins.items() if row not in own}
 
-    def choose(self, found: IntArray, n: int, filters: Filters, effects: Effects) -> tuple[IntArray, bool]:
-        """Lists of n from ordered ones, under the limits and with the pins; and whether all are full."""
-        chosen, is_full = self._limited(found, n, filters, effects)
+    def choose(
+        self, found: IntArray, n: int, filters: Filters, effects: Effects, to_fill: Values
+    ) -> tuple[IntArray, bool]:
+        """Lists of n from ordered ones, under the limits and with the pins; and whether all are complete.
+
+        That is a list of n, or one to which nothing can be added, because all values `to_fill` have been used up.
+        """
+        chosen, is_full = self._limited(found, n, filters, effects, to_fill)
         for user in range(len(chosen)) if self.pins else ():
             pins = self._pinned_for(user, filters)
             listed = chosen[user][chosen[user] >= 0].tolist()

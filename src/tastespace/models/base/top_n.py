@@ -51,12 +51,13 @@ from tastespace.models.base.policies import (
     Thompson,
 )
 from tastespace.models.base.query import Filters
-from tastespace.models.base.rules import Effects, ListedScores, Rules
+from tastespace.models.base.rules import Effects, ListedScores, Rules, Values
 from tastespace.parameters import check_int
 
 CANDIDATES = 20  # from which each place of a list is chosen, where not all items are looked at
 MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
 LOOKED_AT = 2  # times the length of a list: items with the largest bounds on their scores
+MORE = 4  # times as many items are looked at where rules have left gaps
 ROUNDING = 1e-5  # that a value may be above its bound, as a share of the largest bound
 SAMPLED = 500  # items that stand for all where vectors are longer than that
 
@@ -207,14 +208,15 @@ class TopN:
         if rules.lift is not None:
             plain, moved = (self._ordered(n, some)[0] for some in (replace(options, rules=None), options))
             rules.count_moved(plain, moved, self.effects)
+        to_fill: Values = {}
         size = min(2 * n, self.n_items) if rules.limits or rules.pins else n
         while True:
             effects = Effects()
-            items, is_full = rules.choose(self._ordered(size, options)[0].items, n, self.filters, effects)
+            items, is_full = rules.choose(self._ordered(size, options)[0].items, n, self.filters, effects, to_fill)
             if is_full or size >= self.n_items:
                 self.effects.update(effects)
                 return Neighbours(items, self._shown(Neighbours(items, np.zeros(items.shape, np.float32))))
-            size = min(2 * size, self.n_items)
+            to_fill, size = rules.values_to_fill(self.filters), min(MORE * size, self.n_items)
 
     def _ordered(self, n: int, options: ListOptions) -> tuple[Neighbours, PolicyScores | None, int]:
         """The first n of each user in their order; the policy, if it is no plain mean; and how many were looked at."""
