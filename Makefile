@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Programs that are started again and again would otherwise compile all of it every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve pictures test test-all lint format sanitize bench docs constraints clean
+.PHONY: demo serve pictures test test-all faults lint format sanitize bench docs constraints clean
 
 demo: $(DEMO)
 	tastespace demo
@@ -39,6 +39,11 @@ test: $(READY)
 
 test-all: $(READY)
 	python -m pytest -n 2
+
+# Everything that can go wrong, at full length: kills, power failures, full disks, flipped bits, odd files and requests.
+faults: $(READY)
+	TASTESPACE_KILLS=25 TASTESPACE_FLIPS=500 TASTESPACE_MUTANTS=10000 python -m pytest -n 2 tests/faults tests/artifacts/test_proof.py \
+	  tests/service/test_faults.py tests/service/test_live_model.py
 
 lint: $(READY) $(LINT)
 	ruff check .

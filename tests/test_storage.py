@@ -114,6 +114,54 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
     assert names(tmp_path) == sorted(kept)
 
 
+def killed(folder, code: str) -> None:
+    """A writer that is killed: what it does until then."""
+    program = "import os, sys\nfrom pathlib import Path\nfrom tastespace import storage\nfolder = Path(sys.argv[1])\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program + code + "\nos.kill(os.getpid(), 9)", str(folder)], check=False
+    )
+    assert ended.returncode == -9
+
+
+MOVED = """
+storage._exchange_names = lambda one, other: False
+rename = Path.rename
+def only_away(path, target):
+    if target == folder / "folder":
+        os.kill(os.getpid(), 9)
+    return rename(path, target)
+Path.rename = only_away
+with storage.replace_folder(folder / "folder") as new:
+    (new / "new").touch()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere nobody knows whether a writer is at work")
+def test_a_folder_that_a_killed_writer_moved_away_is_put_back(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "old").touch()
+    killed(tmp_path, MOVED)
+    assert not (tmp_path / "folder").exists()
+    storage.recover(tmp_path / "folder")
+    assert names(tmp_path / "folder") == ["old"]
+    with replace_folder(tmp_path / "folder") as folder:
+        (folder / "new").touch()
+    assert names(tmp_path) == ["folder"]  # What was left over is gone.
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere nobody knows whether a writer is at work")
+def test_the_next_writer_removes_what_a_killed_one_left_and_nothing_of_others(tmp_path):
+    killed(tmp_path, 'writing = storage.replace_file(folder / "file"); writing.__enter__()')
+    killed(tmp_path, 'writing = storage.replace_file(folder / "other"); writing.__enter__()')
+    assert len(names(tmp_path)) == 2
+    with replace_file(tmp_path / "file") as slow:  # at work
+        with replace_file(tmp_path / "file") as fast:
+            fast.write(b"fast")
+        slow.write(b"slow")
+    assert (tmp_path / "file").read_bytes() == b"slow"
+    assert [name.partition("-")[0] for name in names(tmp_path)] == [".other", "file"]
+
+
 def test_checksums(tmp_path):
     content = bytes(range(256)) * 9000
     (tmp_path / "file").write_bytes(content)

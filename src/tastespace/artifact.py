@@ -36,6 +36,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from tastespace import storage
 from tastespace.data.csr import CSR
+from tastespace.data.formats.content import scan_parquet
 from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
@@ -60,7 +61,8 @@ NO_DIGEST = "0" * 64  # in place of the manifest's own checksum while that is co
 MAX_MANIFEST = 64 << 20  # bytes
 FEW = 8  # numbers in an array of settings, at most
 CHUNK = 1 << 18  # numbers looked at at a time: they stay in the cache of a core
-WATCHED = "trace:"  # prefix of arrays of what was watched, which may have gaps
+# Arrays of the course of a fit, which may have gaps, or tell of steps that diverged.
+WATCHED = re.compile(r"(.*/)?(trace:.*|(.*_)?errors|losses|bounds)")
 MAX_VALUE = 1e30  # of plausible numbers: products of larger ones are infinite in single precision
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
@@ -115,8 +117,8 @@ def save(
         parts = _write_posterior(folder, arrays)
         if with_ratings and len(ratings):
             _write_ratings(folder, ratings)
-        _write_side(folder / USERS, ratings.users, None, ratings.user_attributes)
-        _write_side(folder / ITEMS, ratings.items, ratings.item_titles, ratings.item_attributes)
+        storage.write_table(folder / USERS, _side_frame(ratings.users, None, ratings.user_attributes))
+        storage.write_table(folder / ITEMS, _side_frame(ratings.items, ratings.item_titles, ratings.item_attributes))
         manifest = _manifest(recommender, parts, measures or {})
         manifest |= write_features(folder, ratings)
         if recommender.index_ is not None:
@@ -323,7 +325,7 @@ def _implausible(file: Path) -> str | None:
     except _BAD_CONTENT as error:
         return f"{file.name} cannot be read ({error})"
     for name, array in arrays.items():
-        if array.dtype.kind != "f" or name.startswith(WATCHED):
+        if array.dtype.kind != "f" or WATCHED.fullmatch(name):
             continue
         flat = array.reshape(-1)
         for start in range(0, len(flat), CHUNK):
@@ -507,12 +509,6 @@ def _writing(path: Path, n_bytes: int) -> Iterator[Path]:
         raise ArtifactError(f"cannot write the artifact {path}: {reason}") from error
 
 
-def _write_side(file: Path, side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> None:
-    # A stream, not a path: polars only writes to paths that are Unicode.
-    with file.open("wb") as stream:
-        _side_frame(side, titles, attributes).write_parquet(stream)
-
-
 def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> pl.DataFrame:
     """The ids of one side with their titles and attributes."""
     frame = pl.DataFrame({"id": side.ids})
@@ -525,7 +521,7 @@ def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataF
 
 def _read_side(file: Path, side: str, n: Any) -> tuple[Vocabulary, pl.Series | None, pl.DataFrame | None]:
     """Ids, titles and attributes of n rows; size and types are checked before anything is read."""
-    stored = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+    stored = scan_parquet(file)
     schema = stored.collect_schema()
     n_stored = stored.select(pl.len()).collect().item()
     if n_stored != n or schema.get("id") not in (pl.Int64, pl.String):

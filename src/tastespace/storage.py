@@ -22,14 +22,18 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.errors import ArtifactError, DataError
 from tastespace.progress import Observer, Progress, silent
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LOCK = ".lock"  # the lock file of a folder
 POLL = 0.2  # seconds between two tries to take a lock that another process holds
@@ -218,6 +222,13 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
     path.chmod(0o644)  # It also creates files that only the owner can read.
+
+
+def write_table(path: Path, table: pl.DataFrame) -> None:
+    """Write a Parquet file, not yet synced: for a folder that is being written."""
+    content = BytesIO()  # polars only takes paths that are Unicode, and has errors of its own for full disks.
+    table.write_parquet(content)
+    path.write_bytes(content.getbuffer())
 
 
 def changed_files(checksums: Mapping[Path, str], found: Mapping[Path, str] | None = None) -> list[Path]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tastespace import storage
 from tastespace.data.features import ENCODING, Features, Vectors
+from tastespace.data.formats.content import scan_parquet
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 
@@ -36,7 +37,7 @@ def write_features(folder: Path, ratings: Ratings) -> dict[str, Any]:
 
 def _write_side(folder: Path, side: str, features: Features) -> dict[str, Any]:
     if features.cells.width:
-        features.cells.write_parquet(folder / f"{side}-features.parquet")
+        storage.write_table(folder / f"{side}-features.parquet", features.cells)
     if features.vectors:
         arrays: dict[str, NDArray[Any]] = {}
         for place, vectors in enumerate(features.vectors.values()):
@@ -44,7 +45,7 @@ def _write_side(folder: Path, side: str, features: Features) -> dict[str, Any]:
             found = (values.data, values.indices, values.indptr, vectors.is_missing.astype(np.int32))
             arrays |= {f"{place}/{part}": array for part, array in zip(_PARTS, found, strict=True)}
         storage.write_arrays(folder / f"{side}-vectors.safetensors", arrays)
-    features.encoding.write_parquet(folder / f"{side}-encoding.parquet")
+    storage.write_table(folder / f"{side}-encoding.parquet", features.encoding)
     widths = {name: int(vectors.values.shape[1]) for name, vectors in features.vectors.items()}
     return {"bag": features.has_bag, "vectors": widths, "has_cells": features.cells.width > 0}
 
@@ -55,7 +56,7 @@ def read_features(folder: Path, side: str, entry: Mapping[str, Any] | None, ids:
         return None
     cells = pl.DataFrame()
     if entry["has_cells"]:
-        cells = pl.read_parquet(folder / f"{side}-features.parquet", glob=False, hive_partitioning=False)
+        cells = scan_parquet(folder / f"{side}-features.parquet").collect()
         wrong = [name for name in cells.columns if cells[name].dtype not in (pl.Float64, pl.List(pl.String))]
         if cells.height != len(ids) or wrong:
             raise ValueError(f"the features of {side}s do not fit: {cells.height} rows for {len(ids)} ids")
@@ -69,7 +70,7 @@ def read_features(folder: Path, side: str, entry: Mapping[str, Any] | None, ids:
             values: Any = sp.csr_array((data, indices, indptr), shape=(len(ids), int(width)))
             values.check_format()
             vectors[name] = Vectors(values, missing.astype(np.bool_))
-    encoding = pl.read_parquet(folder / f"{side}-encoding.parquet", glob=False, hive_partitioning=False)
+    encoding = scan_parquet(folder / f"{side}-encoding.parquet").collect()
     if dict(encoding.schema) != ENCODING:
         raise ValueError(f"the encoding of the {side} features has the columns {', '.join(encoding.columns)}")
     return Features(ids, cells, vectors, bool(entry["bag"]), encoding)

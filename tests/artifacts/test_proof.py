@@ -21,7 +21,7 @@ from tastespace.randomness import generator
 
 HERE = Path(__file__).parent
 FORMAT_2 = HERE / "format-2"
-FLIPS = 60  # in all files together; `make faults` makes 500
+FLIPS = int(os.environ.get("TASTESPACE_FLIPS", "60"))  # in all files together; `make faults` makes 500
 
 
 def save_all(folder: Path) -> list[Path]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+
+import polars as pl
 import pytest
+import zstandard
 from cli.program import tastespace
 
 from tastespace import PMF, read
+from tastespace.data.formats import content
+from tastespace.data.formats.content import compression_of, read_plain
 from tastespace.data.formats.layout import sniff
 from tastespace.data.formats.streaming import RatingStream
 from tastespace.data.formats.writers import write
@@ -22,8 +28,8 @@ def whole(tmp_path):
     return (tmp_path / "ratings.parquet").read_bytes()
 
 
-def cut_off(content):
-    return content[: len(content) // 2]
+def cut_off(whole):
+    return whole[: len(whole) // 2]
 
 
 def flipped_pages(content):
@@ -67,3 +73,29 @@ def test_the_program_ends_with_one_line(whole, damage, tmp_path):
     assert "damaged.parquet: this Parquet file is" in ended.stderr
     assert "fetch it again" in ended.stderr
     assert not (tmp_path / "model").exists()
+
+
+LINES = b"user,item,rating\n" + b"1,2,3\n" * 1_000_000
+PACKED = {
+    "gz": gzip.compress,
+    "zst": lambda content: zstandard.compress(content[:10]) + zstandard.compress(content[10:]),
+}
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_compressed_file_that_would_fill_memory_is_refused(suffix, tmp_path, monkeypatch):
+    """A file of 128 kB took 4 GB."""
+    file = tmp_path / f"ratings.csv.{suffix}"
+    file.write_bytes(PACKED[suffix](LINES))
+    assert read_plain(file, compression_of(file)) == LINES  # below the least limit
+    monkeypatch.setattr(content, "MIN_LIMIT", 1 << 20)
+    with pytest.raises(DataError, match=r"ratings\.csv\.\w+: the \w+ file holds more than [\d.]+ MB"):
+        read(file)
+
+
+def test_a_parquet_file_that_would_fill_memory_is_refused(tmp_path):
+    file = tmp_path / "ratings.parquet"
+    pl.select(user=pl.repeat(1, 2_000_000), item=pl.repeat(2, 2_000_000), rating=1.0).write_parquet(file)
+    for use in (read, RatingStream.scan):
+        with pytest.raises(DataError, match=r"ratings\.parquet: .* has 2,000,000 rows, in [\d,]+ bytes"):
+            use(file)

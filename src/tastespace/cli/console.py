@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich import progress as bar
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from tastespace.errors import TastespaceWarning
@@ -75,21 +76,37 @@ def can_print(text: str) -> bool:
     return True
 
 
+# What a terminal obeys, or what changes the order of the text beside it.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_BREAKS = re.compile(r"[\t\n]")
+
+
+def visible(text: str) -> str:
+    """The text with escapes in place of control characters: ids, titles and file names are shown, not obeyed."""
+    return _CONTROLS.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
 def print_line(*lines: str) -> None:
     """Print lines as they are, whatever brackets they have."""
     if lines:
-        out.print("\n".join(lines), markup=False)
+        out.print(visible("\n".join(lines)), markup=False)
 
 
 def print_error(text: str) -> None:
     """Print a line beside the output, where warnings and errors go."""
-    err.print(text, markup=False, soft_wrap=True)
+    err.print(visible(text), markup=False, soft_wrap=True)
 
 
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object; characters are escaped where the output is not Unicode."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(content, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
+    text = json.dumps(content, ensure_ascii=not is_unicode, allow_nan=False)
+    # The same text to a reader of JSON: terminals obey these, too.
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
@@ -108,13 +125,13 @@ def print_rows(
     for column in columns:
         shown.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*(Text(_BREAKS.sub(_escaped, visible(cell))) for cell in row))
     out.print(shown)
 
 
 def print_table(table: TextTable) -> None:
     """Print a result: the title above, names to the left and figures to the right, and its note below."""
-    out.print(f"\n{table.title}", markup=False, style="bold")
+    out.print(f"\n{visible(table.title)}", markup=False, style="bold")
     print_rows(table.columns, table.rows, numbers=table.columns[1:])
     if table.note:
         print_line(table.note)
@@ -139,7 +156,7 @@ def print_entries(
 def show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
     """Print our own warnings as one line; those of other libraries are for developers, and are dropped."""
     if issubclass(category, TastespaceWarning):
-        err.print(f"warning: {message}", markup=False)
+        err.print(visible(f"warning: {message}"), markup=False)
 
 
 def install_warnings() -> None:

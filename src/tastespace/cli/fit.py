@@ -18,6 +18,7 @@ from tastespace.cli import console, options
 from tastespace.cli.data import WAYS
 from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
+from tastespace.cli.saving import save_model
 from tastespace.data.formats.files import read
 from tastespace.data.formats.layout import Layout
 from tastespace.data.kinds import Kind
@@ -64,7 +65,7 @@ def _fit_streamed(
     assert out is not None
     with console.progress() as observer:
         seconds = _time(lambda: recommender.fit_parquet(ratings, observer=observer))
-    artifact.save(recommender, out)
+    out = save_model(recommender, out)
     ids = recommender.ratings_
     sizes = options.sizes_of(ids) | {"n_ratings": recommender.seen_.learned_ratings}
     content = {
@@ -221,7 +222,7 @@ def fit(
         seconds, found = _fit(choice, choose_for, recommender, observed, parts, refit, stages, other)
         recommender.choice_ = choice.summary(recommender) if choice.reason else None
         measures = {key: measured.to_dict() for key, measured in found.items()}
-        artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
+        out = save_model(recommender, out, with_ratings=not without_ratings, measures=measures)
     sizes = options.sizes_of(recommender.ratings_)
     content = {
         "model": pick.name,
@@ -470,7 +471,7 @@ def update(
         updated = recommender.update(new, sweeps="auto" if sweeps == "auto" else int(sweeps), observer=observer)
     seconds = time.perf_counter() - began
     had_index = "index" in artifact.read_manifest(model)  # before it is replaced; perhaps one that could not be read
-    artifact.save(updated, out)
+    out = save_model(updated, out)
     news, name = updated.news_, MODELS.name_of(type(updated)) or type(updated).__name__
     assert news is not None
     index = None

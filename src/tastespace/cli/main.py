@@ -121,7 +121,25 @@ def _not_imported() -> None:
 
 def run() -> None:
     """Run the program; exit with 0, 1 (bad input, one clear message, no traceback) or 2 (usage)."""
-    arguments = sys.argv[1:]
+    try:
+        try:
+            _run(sys.argv[1:])
+        finally:
+            sys.stdout.flush()  # Fails here, not when the interpreter ends.
+    except BrokenPipeError:
+        # The reader of our output is gone (`| head`): not our error, and nothing more to print.
+        _discard_output()
+        sys.exit(1)
+    except OSError as error:
+        what = "the output" if error.filename is None else str(error.filename)
+        _discard_output()
+        from tastespace.cli import console
+
+        console.print_error(f"error: {what} cannot be written or read ({error.strerror or error})")
+        sys.exit(console.BAD_INPUT)
+
+
+def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["--version"]:
         sys.stdout.write(f"tastespace {__version__}\n")
         return
@@ -129,12 +147,12 @@ def run() -> None:
 
     console.install_warnings()
     console.accept_any_text()
-    try:
-        program(arguments[0] if arguments and arguments[0] in (*VERBS, *FORMERLY, DATA) else "")()
-    except BrokenPipeError:
-        # The reader of our output is gone (`| head`): not our error, and nothing more to print.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(console.BAD_INPUT)
+    program(arguments[0] if arguments and arguments[0] in (*VERBS, *FORMERLY, DATA) else "")()
+
+
+def _discard_output() -> None:
+    """Let what could not be written go, so that the end of the interpreter does not try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def __getattr__(name: str) -> Any:

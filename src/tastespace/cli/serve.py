@@ -13,6 +13,7 @@ from typer import Option
 from tastespace import artifact
 from tastespace.cli import console, options
 from tastespace.cli.options import Json, Model, Threads
+from tastespace.cli.saving import save_model
 from tastespace.errors import MissingExtraError
 from tastespace.models import MODELS
 
@@ -153,7 +154,7 @@ def retrain(
     seconds = time.perf_counter() - began
     comparison, n = found.comparison, len(found.recommender.ratings_)
     measures = {} if comparison is None else {"retrained": {comparison.measure: comparison.new}}
-    artifact.save(found.recommender, out, measures=measures)
+    out = save_model(found.recommender, out, measures=measures)
     content = {
         "out": str(out),
         "ratings": n,

@@ -13,6 +13,7 @@ from typer import Exit, Option
 from tastespace import artifact
 from tastespace.cli import console, options
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, reads
+from tastespace.cli.saving import save_model
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.evaluation.resampling import display_name, figure
 from tastespace.models import MODELS
@@ -92,7 +93,7 @@ def tune(
             observer=observer,
         )
         if out is not None and found.ended_by != "interrupt":
-            artifact.save(found.recommender().fit(observed, observer=observer), out)
+            out = save_model(found.recommender().fit(observed, observer=observer), out)
     if config is not None:
         _write(config, found)
     command = _command(ratings, found, seed, reading, out)

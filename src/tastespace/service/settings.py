@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tastespace.errors import InvalidParameterError
 from tastespace.parameters import check_int, check_number
@@ -67,6 +68,10 @@ class Settings:
                 ) from None
         check_number("rate", self.rate, least=0)
         check_number("watch_days", self.watch_days, least=0)
+        if self.database is None and not _is_unicode(str(self.folder)):
+            raise InvalidParameterError(
+                f"the state folder {self.folder} is not Unicode; expected another one, with --state, or a --db"
+            )
         if self.port > 65535:
             raise InvalidParameterError(f"port is {self.port}; expected one up to 65535")
 
@@ -78,7 +83,7 @@ class Settings:
 
     @property
     def database_url(self) -> str:
-        return self.database or f"sqlite:///{self.folder / 'ratings.db'}"
+        return self.database or f"sqlite:///{quote(str(self.folder / 'ratings.db'), errors='surrogateescape')}"
 
     @property
     def is_local(self) -> bool:
@@ -103,6 +108,14 @@ class Settings:
         content: dict[str, Any] = json.loads(text)
         lists = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
         return cls(**{**content, **lists})
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 SCOPES = ("read", "write", "admin")  # each includes those before it
