@@ -47,7 +47,8 @@ BLOCK = re.compile(
 )
 OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n+(?:\|[^\n]*\n)*\n*", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-READING = ("items", "separator", "header", "duplicates", "bad-lines", "kind", "threads", "json")
+READING = ("items", "users", "item-features", "user-features", "separator", "header", "duplicates", "bad-lines", "kind")
+READING += ("threads", "json")
 JSON_VALUE = re.compile(r'("(?:[^"\\]|\\.)*"\s*:)|"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null')
 SPACING = re.compile(r"([ ─═-])\1+")  # columns are as wide as their numbers
 
@@ -212,7 +213,7 @@ def fits_remembered() -> Iterator[None]:
 def _digest(ratings: ts.Ratings) -> str:
     titles, attributes = ratings.item_titles, ratings.item_attributes
     parts = [ratings.to_polars().write_csv(), titles is not None and titles.to_list()]
-    parts += [attributes is not None and attributes.write_json()]
+    parts += [attributes is not None and attributes.write_json(), ratings.item_features, ratings.user_features]
     parts += [ratings.declared_kind, ratings.merged, ratings.rejected]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

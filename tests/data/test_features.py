@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,6 +13,7 @@ from safetensors.numpy import save_file
 
 import tastespace as ts
 from tastespace.data.features import Features, Vectors
+from tastespace.data.formats.files import read_test
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 
@@ -137,10 +140,8 @@ def test_vectors() -> None:
     np.testing.assert_allclose((sparse.matrix.multiply(sparse.matrix)).sum() / 4, 1, rtol=1e-5)
 
 
-def test_files(tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
+def test_files(tmp_path: Path) -> None:
+    folder = tmp_path
     FILMS.with_columns(pl.col("genres").list.join("|")).write_csv(folder / "films.csv")
     FILMS.write_parquet(folder / "films.parquet")
     frames = [folder / "films.csv", str(folder / "films.parquet"), FILMS.to_pandas(), FILMS.lazy()]
@@ -267,3 +268,30 @@ def test_missing_vectors_are_taken() -> None:
     taken = vectors.take(np.array([1, -1, 0]))
     np.testing.assert_array_equal(taken.is_missing, [True, True, False])
     np.testing.assert_array_equal(taken.values.toarray(), [[0, 1], [0, 0], [1, 0]])
+
+
+def test_the_description_tells_what_is_known() -> None:
+    """Attributes that may become features are described, and features as they are used."""
+    observed = ratings().with_items(attributes=FILMS.select("genres", "year")[[1, 0, 2, 3]])
+    text = str(observed.describe())
+    assert "item attributes  genres: category, 3 columns, 50.00% filled, 1.33 each, 1 missing" in text
+    described = observed.with_item_features("year", "bag").describe()
+    assert "item features  year: number, 2 columns, 75.00% filled, 1 missing" in str(described)
+    assert "bag: made by the model" in str(described)
+    known = described.to_dict()["items"]
+    assert known["are_used"] is True
+    assert known["groups"][0]["n_missing"] == 1
+
+
+def test_features_as_files_are_read(tmp_path: Path) -> None:
+    """`read` takes the names as on the command line; those of test ratings include items that are not in training."""
+    ratings().take(np.array([0, 1, 2])).write(tmp_path / "train.csv")
+    ratings().take(np.array([3, 4])).write(tmp_path / "test.csv")
+    FILMS.with_columns(pl.col("genres").list.join("|")).write_csv(tmp_path / "films.csv")
+    known = {"items": tmp_path / "films.csv", "item_features": "genre, year"}
+    train = ts.read(tmp_path / "train.csv", **known)
+    assert train.item_features is not None
+    assert [group.name for group in train.item_features.groups] == ["genres", "year"]
+    test = read_test(tmp_path / "test.csv", **known)
+    assert test.item_features is not None
+    assert test.item_features.cells["year"].to_list() == [2010, 1990]

@@ -165,6 +165,7 @@ def test_ml_100k(rng, tmp_path):
                 f"{i}|Café {i} (199{i})|01-Jan-1995||http://x|{flag}\n" for i, flag in flags.items()
             ).encode("latin-1"),
             "ml-100k/u.genre": "".join(f"{name}|{k}\n" for k, name in enumerate(genres)) + "\n",
+            "ml-100k/u.user": "".join(f"{u}|{20 + u}|{'FM'[u % 2]}|writer|0211{u}\n" for u in range(1, 60)),
             "ml-100k/u1.base": "not wanted",
         },
     )
@@ -174,6 +175,9 @@ def test_ml_100k(rng, tmp_path):
     row = ratings.items.rows_of([2])[0]
     assert ratings.item_titles[int(row)] == "Café 2 (1992)"
     assert ratings.item_attributes.row(int(row), named=True) == {"genres": ["Action", "Comedy"], "year": 1992}
+    user = int(ratings.users.ids[0])
+    first = {"age": 20 + user, "gender": "FM"[user % 2], "occupation": "writer", "zip": f"0211{user}"}
+    assert ratings.user_attributes.row(0, named=True) == first
 
 
 @pytest.mark.parametrize(("name", "folder", "half"), [("ml-1m", "ml-1m", 0), ("ml-10m", "ml-10M100K", 0.5)])
@@ -187,10 +191,14 @@ def test_two_colons(name, folder, half, rng, tmp_path):
             f"{folder}/movies.dat": "".join(f"{i}::Film: {i} (199{i})::Drama|War\n" for i in range(1, 7)).encode(
                 "latin-1"
             ),
-        },
+        }
+        | ({f"{folder}/users.dat": "".join(f"{u}::M::25::12::{u}-x\n" for u in range(1, 60))} if half == 0 else {}),
     )
     ratings = given(name, archive, tmp_path / "cache")
     check(ratings, rows)
+    if half == 0:
+        known = {"gender": "M", "age": 25, "occupation": "programmer", "zip": f"{ratings.users.ids[0]}-x"}
+        assert ratings.user_attributes.row(0, named=True) == known
     assert ratings.item_attributes["genres"].to_list() == [["Drama", "War"]] * ratings.n_items
     assert sorted(ratings.item_titles)[0] == "Film: 1 (1991)"
 
@@ -282,10 +290,24 @@ BOOKS = "\r\n".join(
 )
 
 
+READERS = "\r\n".join(
+    [
+        '"User-ID";"Location";"Age"',
+        '"7";"porto, v.n.gaia, portugal";"17"',
+        '"8";"nowhere, n/a";NULL',
+        '"276726";"málaga, , españa";"244"',
+        '"276727";"a \\"city\\", , ";"31"',
+        "damaged",
+        "",
+    ]
+)
+
+
 def book_crossing_archive(path: Path, lines: list[str]) -> Path:
     header = '"User-ID";"ISBN";"Book-Rating"'
     rated = "\r\n".join([header, *lines, ""]).encode("latin-1")
-    return make_zip(path, {"BX-Book-Ratings.csv": rated, "BX-Books.csv": BOOKS.encode("latin-1"), "BX-Users.csv": "no"})
+    files = {"BX-Book-Ratings.csv": rated, "BX-Books.csv": BOOKS.encode("latin-1")}
+    return make_zip(path, files | {"BX-Users.csv": READERS.encode("latin-1")})
 
 
 def test_book_crossing(tmp_path):
@@ -297,6 +319,13 @@ def test_book_crossing(tmp_path):
     said = " ".join(str(warning.message) for warning in warned)
     assert "3 of 20 entries are books without a rating (0) and were set aside" in said
     assert "1 books cannot be read" in said
+    assert "1 users cannot be read" in said
+    readers = pl.DataFrame({"user": ratings.users.ids}).hstack(ratings.user_attributes)
+    assert readers.filter(pl.col("user").is_in([7, 276726, 276727])).sort("user").rows() == [
+        (7, 17, "portugal"),
+        (276726, None, "españa"),
+        (276727, 31, None),
+    ]
     assert (len(ratings), ratings.range) == (17, (1, 10))
     assert ratings.items.ids.to_list() == ["034545104X", "0155061224", "078946697X", '05"1é\x85'.strip()]
     assert ratings.item_titles.to_list() == ["Flesh & Blood; Bones", 'The "Rites"', "Creating the X-Men", None]

@@ -13,7 +13,7 @@ from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
 from tastespace.cli.evaluate import read_relevant, with_figures
 from tastespace.cli.options import Bootstrap, Json, ListUsers, RatingsFile, ReadOptions, Relevance, Threads
-from tastespace.data.formats.files import read
+from tastespace.data.formats.files import read_test
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError, TastespaceError
@@ -111,8 +111,7 @@ def compare(
     if test is None:
         splits = _splits(observed, by, SHARE if holdout is None else holdout, seed)
     else:
-        columns = {key: value for key, value in reading.items() if key != "items"}
-        splits = [({"by": "file", "test": str(test)}, Split(observed, read(test, **columns)))]
+        splits = [({"by": "file", "test": str(test)}, Split(observed, read_test(test, **reading)))]
     # One table of models for all splits: which models suit the ratings does not depend on the split.
     chosen = _models(wanted, splits[0][1].train, with_popular=not no_ranking)
     common = {"n_factors": n_factors, "seed": seed, "threads": threads}

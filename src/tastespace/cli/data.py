@@ -16,7 +16,15 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.sources import SOURCES, resolve, source_of
 from tastespace.data.sources.download import readable_size
 from tastespace.data.sources.source import Source, files_folder, is_cached, obtain
-from tastespace.data.splits import Split, held_out_users, last_per_user, leave_one_out, random_split, time_split
+from tastespace.data.splits import (
+    Split,
+    held_out_items,
+    held_out_users,
+    last_per_user,
+    leave_one_out,
+    random_split,
+    time_split,
+)
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.storage import cache_folder
 
@@ -27,8 +35,9 @@ WAYS: dict[str, Callable[[Ratings, float, int, int], Split]] = {
     "last": lambda ratings, share, last, seed: last_per_user(ratings, last),
     "one": lambda ratings, share, last, seed: leave_one_out(ratings, seed=seed),
     "users": lambda ratings, share, last, seed: held_out_users(ratings, share, seed=seed),
+    "items": lambda ratings, share, last, seed: held_out_items(ratings, share, seed=seed),
 }
-SHARED = ("random", "time", "users")
+SHARED = ("random", "time", "users", "items")
 
 
 @reads("user", "item", "rating", "time", "separator", "header", "duplicates", "bad_lines")
@@ -40,11 +49,11 @@ def split(
         str,
         Option(
             help="random: a share of the ratings; time: the latest share of them; last: the last of each user; "
-            "one: one of each user at random; users: a share of the users."
+            "one: one of each user at random; users: a share of the users; items: a share of the items."
         ),
     ] = "random",
     share: Annotated[
-        float | None, Option(help="Share of the test part, for random, time and users.", show_default="0.1")
+        float | None, Option(help="Share of the test part, for random, time, users and items.", show_default="0.1")
     ] = None,
     last: Annotated[int | None, Option(help="How many of each user, for last.", show_default="1")] = None,
     history: Annotated[Path | None, Option(help="For users: file to write half of their ratings to.")] = None,

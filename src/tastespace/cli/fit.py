@@ -19,7 +19,7 @@ from tastespace.cli.data import WAYS
 from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.cli.saving import save_model
-from tastespace.data.formats.files import read
+from tastespace.data.formats.files import read_test
 from tastespace.data.formats.layout import Layout
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
@@ -138,7 +138,8 @@ def fit(
     holdout_by: Annotated[
         str | None,
         Option(
-            help="What to hold out. random: any ratings; time: the latest; both: one after the other (one more fit).",
+            help="What to hold out. random: any ratings; time: the latest; both: one after the other (one more fit); "
+            "items: whole items.",
             show_default="random",
         ),
     ] = None,
@@ -201,7 +202,7 @@ def fit(
         _fit_streamed(ratings, pick, reading, unused, out, json)
         return
     observed, layout = options.observe(ratings, reading)
-    tested = None if test is None else read(test, **{key: value for key, value in reading.items() if key != "items"})
+    tested = None if test is None else read_test(test, **reading)
     if half_life is not None:
         observed = observed.decayed(half_life)
     if pick is None:
@@ -323,7 +324,7 @@ def _describe(
 
 
 TEST_USERS = 1_000  # whose lists are measured: of many users, all would take longer than the fit
-HOLDOUTS = {"random": ("random",), "time": ("time",), "both": ("random", "time")}
+HOLDOUTS = {"random": ("random",), "time": ("time",), "both": ("random", "time"), "items": ("items",)}
 
 
 def _check_holdout(holdout: float | None, by: str | None, refit: bool) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 from typer import Argument, BadParameter, Option
 
 from tastespace.cli import console
-from tastespace.data.formats.files import has_users, read, read_history, sniff
+from tastespace.data.formats.files import has_users, read, read_history, sniff, with_features
 from tastespace.data.formats.layout import Layout, Sought
 from tastespace.data.kinds import CHOICES, KINDS, check_kind
 from tastespace.data.ratings import Ratings
@@ -147,6 +147,10 @@ Verb = Callable[..., None]
 OPTIONS: dict[str, Any] = {
     "items": Option(None, help="File of item titles, genres, years."),
     "users": Option(None, help="File of what is known of users."),
+    "item_features": Option(
+        None, help="What models learn about items from: attributes, all, bag, files; separated by commas."
+    ),
+    "user_features": Option(None, help="The same of users, such as age,occupation,bag."),
     "user": Option(None, "--user-column", help="Name of the user column."),
     "item": Option(None, "--item-column", help="Name of the item column."),
     "rating": Option(None, "--rating-column", help="Name of the rating column."),
@@ -253,7 +257,8 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
         sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
         layout = sniff(file_or_name, sought, separator=reading.get("separator"), header=reading.get("header"))
         return read(file_or_name, **reading), layout
-    of_layout = [argument for argument in reading if argument != "kind"]
+    features = {side: reading.get(f"{side}_features") for side in ("item", "user")}
+    of_layout = [argument for argument in reading if argument not in ("kind", "item_features", "user_features")]
     if of_layout:
         raise InvalidParameterError(
             f"{source.name} is a data set with a layout of its own; expected no {', '.join(of_layout)} for it"
@@ -264,7 +269,7 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
     if source.archive is not None and not is_cached(source.name):
         console.err.print(f"{source.name}: {source.terms}", markup=False)
     with console.progress(in_bytes=True) as observer:
-        ratings = source.load(observer=observer)
+        ratings = with_features(source.load(observer=observer), features["item"], features["user"])
     return ratings if kind is None else ratings.with_kind(kind), None
 
 

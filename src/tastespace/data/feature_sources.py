@@ -19,7 +19,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from tastespace.data.attributes import plain_name, singulars
-from tastespace.data.features import BAG, FeatureKind, Features, Vectors, normalised
+from tastespace.data.features import BAG, FeatureKind, Features, FeatureSummary, Vectors, normalised
 from tastespace.data.formats.descriptions import read_descriptions
 from tastespace.data.formats.layout import DESCRIBED
 from tastespace.data.tables import frame_columns, series_of, usual_column
@@ -92,6 +92,17 @@ def describe(
         return _of_mapping(source, side, name or "vector", columns)
     table, own_ids = _frame_and_ids(source, side, ids)
     return _of_frame(table, own_ids, side, columns, "the frame")
+
+
+def summary_of(
+    features: Features | None, attributes: pl.DataFrame | None, ids: Vocabulary, side: SideName
+) -> FeatureSummary | None:
+    """The features in numbers; where there are none, the attributes that could become features."""
+    if features is not None:
+        return features.summary()
+    if attributes is None or not attributes.width:
+        return None
+    return _of_table(attributes, ids, side, None).summary(are_used=False)
 
 
 def suitable(table: pl.DataFrame) -> tuple[list[str], list[str]]:

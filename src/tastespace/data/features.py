@@ -53,6 +53,42 @@ class FeatureGroup:
         return self.stop - self.start
 
 
+@dataclass(frozen=True)
+class GroupSummary:
+    """One group in numbers, for `data describe`."""
+
+    name: str
+    kind: FeatureKind
+    n_columns: int
+    n_missing: int  # rows without a value
+    entries: float  # mean number of entries other than zero in a row that has a value
+    filled: float  # share of the entries of all rows that are not zero
+
+    def __str__(self) -> str:
+        columns = "1 column" if self.n_columns == 1 else f"{self.n_columns:,} columns"
+        text = f"{self.name}: {self.kind}, {columns}, {self.filled:.2%} filled"
+        text += f", {self.entries:.3g} each" if self.kind == "category" and self.entries > 1 else ""
+        return text + (f", {self.n_missing:,} missing" if self.n_missing else "")
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """What is known of the users or the items."""
+
+    are_used: bool  # as features; else they are attributes that may become features
+    groups: tuple[GroupSummary, ...]
+    has_bag: bool = False
+    left_out: tuple[str, ...] = ()  # remarks
+
+    def lines(self, side: str) -> list[tuple[str, str]]:
+        """Label and text of each line, for a table."""
+        texts = [str(group) for group in self.groups]
+        texts += ["bag: made by the model from the ratings"] if self.has_bag else []
+        texts += self.left_out
+        label = f"{side} features" if self.are_used else f"{side} attributes"
+        return [("" if place else label, text) for place, text in enumerate(texts)]
+
+
 @dataclass(frozen=True, eq=False)
 class Vectors:
     """A vector per row, stored sparsely, and which rows have none."""
@@ -150,6 +186,26 @@ class Features:
         if name in self.vectors:
             return "vector"
         return "number" if self.cells[name].dtype == pl.Float64 else "category"
+
+    def summary(self, *, are_used: bool = True) -> FeatureSummary:
+        """The groups in numbers: how many columns, how sparse, how much is missing."""
+        groups = []
+        for group in self.groups:
+            part: Any = self.matrix[:, group.columns]
+            missing = self._missing(group.name)
+            is_indicator = self.encoding["kind"][group.stop - 1] == MISSING
+            width = len(group) - is_indicator
+            n_entries = int(part[:, : max(width, 1)].nnz) if width else 0
+            n_known = len(self) - missing
+            counts = n_entries / max(n_known, 1), n_entries / max(len(self) * width, 1)
+            groups.append(GroupSummary(group.name, group.kind, len(group), missing, *counts))
+        return FeatureSummary(are_used, tuple(groups), self.has_bag, self.remarks)
+
+    def _missing(self, name: str) -> int:
+        """The number of rows without a value."""
+        if name in self.vectors:
+            return int(self.vectors[name].is_missing.sum())
+        return self.cells[name].null_count()
 
     def known(self) -> BoolArray:
         """Which rows have a value of anything."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.csr import CSR, sorted_order
-from tastespace.data.features import Features
+from tastespace.data.features import Features, FeatureSummary
 from tastespace.data.formats.matrices import dense_entries, sparse_entries
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
 from tastespace.data.tables import (
@@ -60,6 +60,8 @@ class Description:
     has_titles: bool
     merged: int  # duplicates merged away
     rejected: int = 0  # lines that could not be read, set aside
+    items: FeatureSummary | None = None  # what is known of the items
+    users: FeatureSummary | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,6 +81,8 @@ class Description:
         if self.first is not None:
             lines.append(("times", f"{self.first} to {self.last}"))
         lines.append(("titles", "yes" if self.has_titles else "no"))
+        for side, known in (("item", self.items), ("user", self.users)):
+            lines += [] if known is None else known.lines(side)
         return lines
 
     def _set_aside(self) -> str:
@@ -484,7 +488,9 @@ class Ratings:
         return Vocabulary(self.item_titles).at(rows).alias("title")
 
     def describe(self) -> Description:
-        """Summary statistics of the ratings."""
+        """Summary statistics of the ratings, and of what is known of items and users."""
+        from tastespace.data.feature_sources import summary_of
+
         low, high = self.range
         levels = np.unique(self.values)
         times = np.zeros(0, "datetime64[D]") if self.times is None else self.times
@@ -508,6 +514,8 @@ class Ratings:
             has_titles=self.item_titles is not None,
             merged=self.merged,
             rejected=self.rejected,
+            items=summary_of(self.item_features, self.item_attributes, self.items, "item"),
+            users=summary_of(self.user_features, self.user_attributes, self.users, "user"),
         )
 
     def fingerprint(self) -> str:

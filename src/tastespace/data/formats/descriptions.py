@@ -20,11 +20,15 @@ from tastespace.data.vocabulary import is_canonical_integer
 from tastespace.errors import DataError, warn
 
 SideName = Literal["item", "user"]
-_SIBLINGS = (
-    (re.compile(r"u\.data|u\d\.(base|test)|u[ab]\.(base|test)"), "u.item"),
-    (re.compile(r"ratings\.(dat|parquet)"), "movies.dat"),
-    (re.compile(r"ratings\.csv"), "movies.csv"),
-)
+_HUNDRED_THOUSAND = re.compile(r"u\.data|u\d\.(base|test)|u[ab]\.(base|test)")
+_SIBLINGS = {
+    "item": (
+        (_HUNDRED_THOUSAND, "u.item"),
+        (re.compile(r"ratings\.(dat|parquet)"), "movies.dat"),
+        (re.compile(r"ratings\.csv"), "movies.csv"),
+    ),
+    "user": ((_HUNDRED_THOUSAND, "u.user"), (re.compile(r"ratings\.(dat|parquet)"), "users.dat")),
+}
 # The codes of occupations in users.dat of MovieLens, as its README has them.
 _OCCUPATIONS = dict(
     enumerate(
@@ -61,27 +65,29 @@ _YEAR, _YEAR_IN_TITLE = r"^-?\d{1,4}(\.0*)?$", r"\((\d{4})\)\s*$"
 _ROW = " row"  # no column of a file, whose names are stripped
 
 
-def describe_items(ratings: Ratings, ratings_file: Path, items_file: Path | None, *, skip: bool = False) -> Ratings:
-    """The ratings with the descriptions in `items_file`, or in the file that MovieLens puts beside the ratings.
+def describe_side(
+    ratings: Ratings, ratings_file: Path, given: Path | None, side: SideName, *, skip: bool = False
+) -> Ratings:
+    """The ratings with the descriptions in a file, or in the one that MovieLens puts beside the ratings.
 
     A file that the caller named must be valid; one that was only found beside the ratings is skipped with a warning.
     """
-    file = items_file or sibling_of(ratings_file)
+    file = given or _sibling_of(ratings_file, side)
     if file is None:
         return ratings
     try:
-        return described(ratings, read_descriptions(file, skip=skip), file=file)
+        return described(ratings, read_descriptions(file, side, skip=skip), side, file=file)
     except DataError as error:
-        if items_file is not None:
+        if given is not None:
             raise
-        warn(f"no titles: {error}")
+        warn(f"no {'titles' if side == 'item' else 'attributes of users'}: {error}")
         return ratings
 
 
-def sibling_of(ratings_file: Path) -> Path | None:
-    """The item file that MovieLens keeps beside a file of this name, if it is there."""
-    siblings = (ratings_file.with_name(name) for pattern, name in _SIBLINGS if pattern.fullmatch(ratings_file.name))
-    return next(filter(Path.exists, siblings), None)
+def _sibling_of(ratings_file: Path, side: SideName) -> Path | None:
+    """The file of items or users that MovieLens keeps beside a file of this name, if it is there."""
+    found = (ratings_file.with_name(name) for pattern, name in _SIBLINGS[side] if pattern.fullmatch(ratings_file.name))
+    return next(filter(Path.exists, found), None)
 
 
 def described(ratings: Ratings, table: pl.DataFrame, side: SideName = "item", *, file: Path | None = None) -> Ratings:

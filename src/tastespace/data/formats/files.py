@@ -7,15 +7,18 @@ is a new kind: a case in both.
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from tastespace.data.formats.content import ask_parquet, named_faults, read_plain
-from tastespace.data.formats.descriptions import describe_items, described, read_descriptions
+from tastespace.data.formats.descriptions import describe_side, described, read_descriptions
 from tastespace.data.formats.json_lines import read_json_lines
 from tastespace.data.formats.layout import NETFLIX, OWN_RATING, PAIR, RATING, RATINGS, Layout, Sought, SoughtItems
 from tastespace.data.formats.layout import sniff as sniff_file
@@ -25,7 +28,7 @@ from tastespace.data.kinds import CHOICES, Kind, check_kind
 from tastespace.data.ratings import Duplicates, Ratings
 from tastespace.data.tables import USUAL_NAMES, Cells, Observed, Side, usual_column, warn_of_rejected
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import DataError, InvalidParameterError, warn
+from tastespace.errors import DataError, DataWarning, InvalidParameterError, warn
 
 AnyPath = str | os.PathLike[str]
 BadLines = Literal["error", "skip"]
@@ -46,6 +49,8 @@ def read(
     header: bool | None = None,
     items: AnyPath | None = None,
     users: AnyPath | None = None,
+    item_features: str | Sequence[str] | None = None,
+    user_features: str | Sequence[str] | None = None,
     duplicates: Duplicates | None = None,
     bad_lines: BadLines = "error",
     kind: Kind | None = None,
@@ -54,8 +59,10 @@ def read(
 
     Text may be compressed (.gz, .zst). Without a header the columns are user, item, rating and perhaps time. Ids are
     integers where all of a column are written as integers are, without quotation marks; else strings. Titles and
-    attributes come from the files `items` and `users`, which may have any of these formats, too, or from the file that
-    MovieLens puts beside the ratings. A folder is read by the file of ratings in it.
+    attributes come from the files `items` and `users`, which may have any of these formats, too, or from the files that
+    MovieLens puts beside the ratings. A folder is read by the file of ratings in it. `item_features` and
+    `user_features` are names of attributes, "all", "bag" or files (see `Ratings.with_item_features`), in a list or
+    separated by commas.
 
     `kind` is the feedback type ("stars", "yes-no", "counts" or "one-class"); None is to guess (see
     `Ratings.with_kind`). In a file of users and items alone, perhaps with times, each line is a choice.
@@ -93,10 +100,44 @@ def read(
                 f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, "
                 "or duplicates sum, to add them up; or duplicates last"
             )
-    ratings = describe_items(ratings, file, None if items is None else Path(items), skip=skip)
-    if users is None:
-        return ratings
-    return described(ratings, read_descriptions(Path(users), "user", skip=skip), "user", file=Path(users))
+    ratings = describe_side(ratings, file, None if items is None else Path(items), "item", skip=skip)
+    ratings = describe_side(ratings, file, None if users is None else Path(users), "user", skip=skip)
+    return with_features(ratings, item_features, user_features)
+
+
+def with_features(
+    ratings: Ratings, item_features: str | Sequence[str] | None, user_features: str | Sequence[str] | None
+) -> Ratings:
+    """The ratings with features that are named in a list, or separated by commas."""
+    if item_features is not None:
+        ratings = ratings.with_item_features(*_names(item_features))
+    return ratings if user_features is None else ratings.with_user_features(*_names(user_features))
+
+
+def read_test(path: AnyPath, **arguments: Any) -> Ratings:
+    """The same for test ratings of a model that was fitted on ratings read with these arguments.
+
+    What is known of their items and users counts where features are asked for, also of those that are not in training;
+    files that know none of them, and what was said of the training ratings already, are no reason to warn.
+    """
+    asked = {side: arguments.pop(f"{side}_features", None) for side in ("item", "user")}
+    files = {side: arguments.pop(f"{side}s", None) for side in ("item", "user")}
+    tested = read(path, **arguments)
+    for side in ("item", "user"):
+        if asked[side] is None:
+            continue
+        with warnings.catch_warnings(), suppress(DataError):
+            warnings.simplefilter("ignore", DataWarning)
+            if files[side] is not None:
+                tested = described(tested, read_descriptions(Path(files[side]), side), side)
+            tested = with_features(tested, *((asked[side], None) if side == "item" else (None, asked[side])))
+    return tested
+
+
+def _names(features: str | Sequence[str]) -> list[Any]:
+    if isinstance(features, str):
+        return [name.strip() for name in features.split(",") if name.strip()]
+    return list(features)
 
 
 def read_pairs(

@@ -22,12 +22,17 @@ from tastespace.errors import DataError, warn
 
 _RATING = r'^"(?<user>\d{1,18})";"(?<isbn>.*\S.*)";"(?<rating>0*(?:10|\d))"$'
 _CROSSING_HEADER = '"User-ID";"ISBN";"Book-Rating"'
+_N_USER_FIELDS = 3  # id, location, age
+_AGES = (5, 100)  # others are slips: there are readers of 0 and of 244 years
 _N_FIELDS = 8  # of a book: ISBN, title, author, year, publisher and three addresses of pictures
 _MERGED = re.compile(r'(.*)\\";(.*)\\"')  # a title and an author with the separator between them damaged
 
 
 def read_book_crossing(folder: Path, *, implicit: bool = False) -> Ratings:
-    """The ratings from 1 to 10 with titles, authors, years and publishers; with `implicit` also the zeros."""
+    """The ratings from 1 to 10 with titles, authors, years and publishers, and age and country of the readers.
+
+    With `implicit` also the zeros.
+    """
     file = folder / "BX-Book-Ratings.csv"
     table = _rated(file)
     if not implicit:
@@ -39,8 +44,9 @@ def read_book_crossing(folder: Path, *, implicit: bool = False) -> Ratings:
             )
         table = kept
     ratings = Ratings.from_arrays(table["user"], table["isbn"], table["rating"])
-    books = folder / "BX-Books.csv"
-    return described(ratings, _crossing_books(books)) if books.exists() else ratings
+    books, readers = folder / "BX-Books.csv", folder / "BX-Users.csv"
+    ratings = described(ratings, _crossing_books(books)) if books.exists() else ratings
+    return described(ratings, _crossing_users(readers), "user") if readers.exists() else ratings
 
 
 def _lines(file: Path) -> list[str]:
@@ -77,6 +83,23 @@ def _crossing_books(file: Path) -> pl.DataFrame:
     return table.with_columns(pl.when(year > 0).then(year).alias("year"))  # 0 means an unknown year
 
 
+def _crossing_users(file: Path) -> pl.DataFrame:
+    """Age, and the country, which is the last part of a location such as "nyc, new york, usa"."""
+    rows = [line.removeprefix('"').split('";') for line in _lines(file)]
+    kept = [(fields[0], fields[1], fields[2]) for fields in rows if len(fields) == _N_USER_FIELDS]
+    if len(kept) < len(rows):
+        warn(f"{file}: {len(rows) - len(kept):,} users cannot be read")
+    table = pl.DataFrame(kept, schema=dict.fromkeys(("id", "location", "age"), pl.String()), orient="row")
+    age = pl.col("age").str.strip_chars('"').cast(pl.Int32, strict=False)  # NULL is unknown
+    country = pl.col("location").str.strip_chars('"').str.split(",").list.last().str.strip_chars()
+    is_name = country.str.contains(r"\p{L}{2}") & (country != "n/a")
+    return table.select(
+        "id",
+        pl.when(age.is_between(*_AGES)).then(age).alias("age"),
+        pl.when(is_name).then(country).alias("country"),
+    )
+
+
 def _plain(field: str) -> str | None:
     return html.unescape(field.replace('\\"', '"')).strip() or None
 
@@ -93,7 +116,7 @@ BOOK_CROSSING = Source(
     archive=Archive(
         url="http://www2.informatik.uni-freiburg.de/~cziegler/BX/BX-CSV-Dump.zip",
         ratings=("BX-Book-Ratings.csv",),
-        others=("BX-Books.csv",),
+        others=("BX-Books.csv", "BX-Users.csv"),
         checksum="md5:37d647ee9e18ba134ea6d78ee4fe5292",
         n_bytes=26_085_508,
         hint="The original site is reported to be gone; with a copy of BX-CSV-Dump.zip: data get book-crossing --from",

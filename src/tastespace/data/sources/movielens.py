@@ -39,7 +39,8 @@ _ARCHIVES = {
     "ml-32m": ("md5:d472be332d4daa821edc399621853b57", 238_950_008),
     "ml-latest-small": ("sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436", 978_202),
 }
-_TABS, _COLONS, _COMMAS = ("u.data", "u.item", "u.genre"), ("ratings.dat", "movies.dat"), ("ratings.csv", "movies.csv")
+_TABS, _COLONS = ("u.data", "u.item", "u.genre", "u.user"), ("ratings.dat", "movies.dat")
+_COMMAS = ("ratings.csv", "movies.csv")
 
 
 def _movielens(name: str, scale: str, sizes: tuple[int, int, int], files: tuple[str, ...], terms: str) -> Source:
@@ -54,7 +55,7 @@ def _movielens(name: str, scale: str, sizes: tuple[int, int, int], files: tuple[
 
 _DOWNLOADED = (
     _movielens("ml-100k", "1 to 5 stars, 1997 to 1998", (100_000, 943, 1_682), _TABS, _OLD_TERMS),
-    _movielens("ml-1m", "1 to 5 stars, 2000 to 2003", (1_000_209, 6_040, 3_706), _COLONS, _OLD_TERMS),
+    _movielens("ml-1m", "1 to 5 stars, 2000 to 2003", (1_000_209, 6_040, 3_706), (*_COLONS, "users.dat"), _OLD_TERMS),
     _movielens("ml-10m", "half stars to 5, 1995 to 2009", (10_000_054, 69_878, 10_677), _COLONS, _OLD_TERMS),
     _movielens("ml-20m", "half stars to 5, 1995 to 2015", (20_000_263, 138_493, 26_744), _COMMAS, _NEW_TERMS),
     _movielens("ml-25m", "half stars to 5, 1995 to 2019", (25_000_095, 162_541, 59_047), _COMMAS, _NEW_TERMS),
