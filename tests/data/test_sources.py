@@ -658,6 +658,7 @@ def test_the_real_files(name, datasets, tmp_path):
     ratings = given(name, datasets / name, tmp_path / "cache")
     assert (len(ratings), ratings.n_users, ratings.n_items) == (source.n_ratings, source.n_users, source.n_items)
     assert ratings.item_titles.null_count() == 0
+    assert ratings.user_attributes["occupation"].n_unique() == 21
     assert ratings.item_attributes["genres"].null_count() == 0
 
 
@@ -668,7 +669,8 @@ def test_the_real_films_of_ml_1m(datasets, tmp_path):
     folder = tmp_path / "ml-1m"
     folder.mkdir()
     (folder / "ratings.dat").write_text("\n".join(lines.to_series()) + "\n")
-    (folder / "movies.dat").write_bytes((datasets / "ml-1m" / "movies.dat").read_bytes())
+    for name in ("movies.dat", "users.dat"):
+        (folder / name).write_bytes((datasets / "ml-1m" / name).read_bytes())
     ratings = given("ml-1m", folder, tmp_path / "cache")
     source = SOURCES["ml-1m"]
     assert (len(ratings), ratings.n_users, ratings.n_items) == (source.n_ratings, source.n_users, source.n_items)

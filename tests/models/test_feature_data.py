@@ -11,7 +11,7 @@ import pytest
 import tastespace as ts
 from tastespace.data.feature_sources import describe
 from tastespace.data.features import Features
-from tastespace.errors import ArtifactError, DataError
+from tastespace.errors import ArtifactError, DataError, DataWarning
 from tastespace.models.base.update import TrainingSummary, merge
 
 
@@ -100,3 +100,45 @@ def test_held_out_items_are_in_one_part(described: ts.Ratings) -> None:
 def test_items_are_given_once() -> None:
     with pytest.raises(DataError, match="'a' is there more than once"):
         ts.Ratings.of_items(["a", "b", "a"])
+
+
+NEW = {1000: {"title": "New", "Genre": "b", "year": 1999, "plot": [0.1, 0.2, 0.3]}, 1001: {"year": None}}
+
+
+@pytest.mark.parametrize("model", [ts.DampedBias(), ts.ALS(n_factors=2, regularisation=0.1), ts.Popular()])
+def test_every_model_can_take_new_items(model: ts.Recommender, described: ts.Ratings, tmp_path: Path) -> None:
+    described = described.with_items(attributes=pl.DataFrame({"genre": [["a"], ["b"]] * (described.n_items // 2)}))
+    fitted = model.set_params(seed=0).fit(described)
+    grown = fitted.with_items(NEW)
+    assert fitted.ratings_.n_items == 40
+    assert grown.ratings_.n_items == 42
+    assert grown.ratings_.item_attributes is not None
+    assert grown.ratings_.item_attributes["genre"].to_list()[-2:] == [["b"], None]
+    assert set(grown.recommend([0], 2, only=[1000, 1001]).item_ids) == {1000, 1001}
+    np.testing.assert_allclose(grown.predict([0], [0]).mean, fitted.predict([0], [0]).mean, atol=1e-6)
+    ts.save(grown, tmp_path / "model")
+    loaded = ts.load(tmp_path / "model")
+    assert loaded.ratings_.items.ids.to_list()[-2:] == [1000, 1001]
+    assert loaded.ratings_.item_features is not None
+    assert grown.ratings_.item_features is not None
+    np.testing.assert_array_equal(
+        loaded.ratings_.item_features.matrix.toarray(), grown.ratings_.item_features.matrix.toarray()
+    )
+
+
+def test_new_items_are_in_the_terms_of_training(described: ts.Ratings) -> None:
+    fitted = ts.Popular().fit(described)
+    with pytest.warns(DataWarning, match="not fitted with price, which cannot count for new items"):
+        fitted.with_items({2000: {"price": 3, "year": 2000}})
+    with pytest.warns(DataWarning, match="nothing of what the model knows of items is said: year, genre, plot"):
+        fitted.with_items({2000: {"title": "x"}})
+    with pytest.warns(DataWarning, match="1 of 2 items are known already"):
+        fitted.with_items({0: {"year": 1}, 2001: {"year": 1990}})
+    with pytest.raises(DataError, match="all 1 items are known already"):
+        fitted.with_items({0: {"year": 1}})
+    with pytest.raises(DataError, match="'year' of 2000 is not a number: 'soon'"):
+        fitted.with_items({2000: {"year": "soon"}})
+    with pytest.raises(DataError, match="have 2 numbers; expected 3 numbers"):
+        fitted.with_items({2000: {"plot": [1.0, 2.0]}})
+    with pytest.raises(DataError, match="what is said of 2000 is 3"):
+        fitted.with_items({2000: 3})

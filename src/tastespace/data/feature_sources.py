@@ -109,6 +109,8 @@ def suitable(table: pl.DataFrame) -> tuple[list[str], list[str]]:
     """The columns that may be used unasked, and why the others may not."""
     used, reasons = [], []
     for cells in table:
+        if cells.null_count() == len(cells):
+            continue
         reason = _unsuitable(cells)
         if reason is None:
             used.append(cells.name)
@@ -121,8 +123,6 @@ def _unsuitable(cells: pl.Series) -> str | None:
     plain = re.sub(r"[^a-z0-9]", "", cells.name.lower())
     if _SUMMARIES.fullmatch(plain):
         return "summarises ratings or raters"
-    if cells.null_count() == len(cells):
-        return "has no values"
     if cells.dtype == pl.String and len(cells) >= _FEW:
         split = _split(cells)
         if split.dtype == pl.String and _reuse(split) < _OFTEN_AGAIN:
@@ -135,18 +135,48 @@ def _is_file(text: str) -> bool:
 
 
 def _of_frame(table: pl.DataFrame, ids: Ids, side: SideName, columns: Sequence[str] | None, where: str) -> Features:
+    table, vocabulary, remarks = _each_once(table, ids, side, where)
+    return _with_remarks(_of_table(table, vocabulary, side, columns), remarks)
+
+
+def table_and_ids(source: Any, side: SideName) -> tuple[pl.DataFrame, Vocabulary, tuple[str, ...]]:
+    """The columns of a frame, a file or a mapping of mappings, and the id of each row, each once; and remarks."""
+    ids: Ids
+    if isinstance(source, str | Path):
+        table = read_descriptions(Path(source), side)
+        table, ids = table.drop("id"), table["id"]
+    elif isinstance(source, Mapping):
+        table, ids = _rows_of(source), list(source)
+    else:
+        table, ids = _frame_and_ids(source, side, None)
+    return _each_once(table, ids, side, str(source) if isinstance(source, str | Path) else "what was given")
+
+
+def _rows_of(source: Mapping[Any, Any]) -> pl.DataFrame:
+    """The entries of `{id: {"genre": ..., "year": ...}}` as rows."""
+    wrong = next((key for key, entry in source.items() if not isinstance(entry, Mapping)), None)
+    if wrong is not None:
+        raise DataError(f"what is said of {wrong!r} is {source[wrong]!r}", expected='names and values, {"year": 1995}')
+    try:
+        return pl.DataFrame([dict(entry) for entry in source.values()], infer_schema_length=None, strict=False)
+    except (pl.exceptions.PolarsError, TypeError) as error:
+        raise DataError(f"the entries do not fit together ({error})", expected="the same types of values") from error
+
+
+def _each_once(
+    table: pl.DataFrame, ids: Ids, side: SideName, where: str
+) -> tuple[pl.DataFrame, Vocabulary, tuple[str, ...]]:
+    """The first row of each id, and a remark if there are others."""
     series = id_series(ids, side)
     is_first = series.is_first_distinct()
-    remarks = []
-    if not is_first.all():
-        repeated = series.filter(~is_first).unique(maintain_order=True)
-        remarks.append(
-            f"{where} describes {len(repeated):,} {side}s more than once, and the first description counts: "
-            f"{named(repeated)}"
-        )
-        table, series = table.filter(is_first), series.filter(is_first)
-    made = _of_table(table, Vocabulary(series.alias(side)), side, columns)
-    return _with_remarks(made, remarks)
+    if is_first.all():
+        return table, Vocabulary(series.alias(side)), ()
+    repeated = series.filter(~is_first).unique(maintain_order=True)
+    remark = (
+        f"{where} describes {len(repeated):,} {side}s more than once, and the first description counts: "
+        f"{named(repeated)}"
+    )
+    return table.filter(is_first), Vocabulary(series.filter(is_first).alias(side)), (remark,)
 
 
 def _of_table(table: pl.DataFrame, ids: Vocabulary, side: SideName, columns: Sequence[str] | None) -> Features:
@@ -166,7 +196,7 @@ def _of_table(table: pl.DataFrame, ids: Vocabulary, side: SideName, columns: Seq
     for name, kind in kinds.items():
         column = table[name]
         if kind in (None, "vector") and _is_vector(column):
-            vectors[name] = _vectors(_stacked(column), ids, name)
+            vectors[name] = as_vectors(column, ids, name)
         else:
             column = _split(column) if kind is None else column
             cells.append(normalised(column, cast("FeatureKind | None", kind), ids))
@@ -178,18 +208,11 @@ def _has_kind(asked: str) -> bool:
 
 
 def _find(asked: str, table: pl.DataFrame, side: SideName) -> str:
-    """The column of this name: any case and punctuation, and the singular of a list."""
-    if asked in table.columns:
-        return asked
-    known: dict[str, str] = {}
-    for name in table.columns:
-        known.setdefault(plain_name(name), name)
-    for name in table.columns:
-        for singular in singulars(plain_name(name)):
-            known.setdefault(singular, name)
-    found = known.get(plain_name(asked))
+    """The column of this name; an error with a suggestion if there is none."""
+    found = find_column(asked, table.columns)
     if found is not None:
         return found
+    known = {plain_name(name): name for name in table.columns}
     close = get_close_matches(plain_name(asked), known, n=1)
     hint = f"; did you mean {known[close[0]]}?" if close else ""
     if not table.width:
@@ -200,6 +223,20 @@ def _find(asked: str, table: pl.DataFrame, side: SideName) -> str:
     raise InvalidParameterError(
         f"there is no {side} feature {asked!r}; expected one of {', '.join(table.columns)}, all or bag{hint}"
     )
+
+
+def find_column(asked: str, columns: Sequence[str]) -> str | None:
+    """The column of this name: in any case and punctuation, and one entry of a list by its singular."""
+    if asked in columns:
+        return asked
+    known: dict[str, str] = {}
+    for name in columns:
+        known.setdefault(plain_name(name), name)
+    for name in columns:
+        for singular in singulars(plain_name(name)):
+            known.setdefault(singular, name)
+    plain = plain_name(asked)
+    return known.get(plain) or next((known[one] for one in singulars(plain) if one in known), None)
 
 
 def _is_sparse(matrix: Any) -> bool:
@@ -238,6 +275,13 @@ def _reuse(cells: pl.Series) -> float:
     entries = entries.explode() if isinstance(entries.dtype, pl.List) else entries
     counts = entries.str.strip_chars().value_counts()["count"].to_numpy()
     return float(counts[counts > 1].sum() / max(counts.sum(), 1))
+
+
+def as_vectors(cells: pl.Series, ids: Vocabulary, name: str) -> Vectors:
+    """A column of lists of numbers as vectors."""
+    if not _is_vector(cells):
+        raise DataError(f"{name} is of type {cells.dtype}", expected="a list of numbers for each id")
+    return _vectors(_stacked(cells), ids, name)
 
 
 def _stacked(cells: pl.Series) -> sp.csr_array:
@@ -309,8 +353,7 @@ def _of_mapping(source: Mapping[Any, Any], side: SideName, name: str, columns: S
     """`{id: vector}`, or `{id: {"genre": ..., "year": ...}}`."""
     entries = list(source.values())
     if all(isinstance(entry, Mapping) for entry in entries):
-        table = pl.DataFrame([dict(entry) for entry in entries], infer_schema_length=None, strict=False)
-        return _of_frame(table, list(source), side, columns, "the mapping")
+        return _of_frame(_rows_of(source), list(source), side, columns, "the mapping")
     widths = {np.asarray(entry).shape for entry in entries}
     if len(widths) != 1 or len(next(iter(widths))) != 1:
         raise DataError("the mapping has entries of different shapes", expected="a vector of the same length for each")

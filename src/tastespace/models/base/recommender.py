@@ -17,6 +17,7 @@ from tastespace import randomness, threads
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray
 from tastespace.data.filters import Condition
 from tastespace.data.kinds import CHOICES, Kind
+from tastespace.data.newcomers import new_items
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
@@ -59,6 +60,7 @@ class Recommender(ABC):
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
     begins_from_others: ClassVar[bool] = False  # `infer` takes `given`, the items of another model (a `Start`)
     keeps_checkpoints: ClassVar[bool] = False  # `infer` takes `checkpoints`
+    learns_features: ClassVar[bool] = False  # what is known of items or users beside ratings counts for the model
     # Abilities of some models; None for the others.
     kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws, for all current ratings
     restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that continue from the end of the old ones
@@ -166,7 +168,8 @@ class Recommender(ABC):
 
         `new_ratings` are `Ratings`, or a table with the columns user, item and rating, on the scale of those that the
         model was fitted on; implicit feedback needs no rating. Known and new users and items may be among them; the
-        last rating of a pair counts, and counts are added to the previous ones.
+        last rating of a pair counts, and counts are added to the previous ones. Items that nobody has rated yet are
+        added by `with_items`.
 
         A model that samples (`BPMF`) keeps its draws: the ratings of users count at once, and new items get draws of
         their own. Old items do not change until chains continue from where they ended, with all ratings: `sweeps` is
@@ -197,6 +200,21 @@ class Recommender(ABC):
         other.news_, other.choice_ = news, self.choice_
         other.index_ = grown_index(self.index_, self.posterior_, posterior)
         return other
+
+    def with_items(self, items: Any, *, observer: Observer = silent) -> Self:
+        """Return a new recommender that also knows these items, which nobody has rated; this one is unchanged.
+
+        `items` is a frame with a column of ids, a file, `{id: {"title": ..., "genre": ..., "year": ...}}`, or
+        `Features`: titles, attributes and features in the terms of the training ratings. Models that learn from
+        features believe of a new item what its features tell, and are as unsure as they should be; for others it is an
+        item like any.
+
+        Draws are kept, as in `update` without a restart; a model without draws is fitted again.
+        """
+        self.require_fitted()
+        described, remarks = new_items(items, self.ratings_)
+        self._tell(remarks)
+        return self.update(described, sweeps="auto" if self.kept_up is None else 0, observer=observer)
 
     @property
     def prediction_range(self) -> tuple[float, float]:

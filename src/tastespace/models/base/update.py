@@ -176,7 +176,7 @@ def as_ratings(news: Any) -> Ratings:
             f"update got {type(news).__name__}; expected Ratings, or a table with the columns user, item and rating"
         )
     ratings = news if isinstance(news, Ratings) else Ratings.from_frame(news)
-    if not len(ratings):
+    if not len(ratings) and (ratings.n_users or not ratings.n_items):
         raise DataError("there are no new ratings", expected="at least one")
     return ratings
 
