@@ -45,6 +45,7 @@ from tastespace.models.baselines.baselines import DampedBias as DampedBias
 from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
 from tastespace.models.baselines.baselines import ItemMean as ItemMean
 from tastespace.models.baselines.baselines import Popular as Popular
+from tastespace.models.baselines.profile import ContentProfile as ContentProfile
 from tastespace.models.composed.blend import Blend as Blend
 from tastespace.models.composed.joint import Joint as Joint
 from tastespace.models.factorization.als.als import ALS as ALS

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tastespace import PMF as PMF
     from tastespace import VB as VB
     from tastespace import Blend as Blend
+    from tastespace import ContentProfile as ContentProfile
     from tastespace import DampedBias as DampedBias
     from tastespace import EmpiricalBayes as EmpiricalBayes
     from tastespace import GlobalMean as GlobalMean
@@ -55,6 +56,7 @@ MODELS = ModelTable(
         "bias": "baselines.baselines:DampedBias",
         "item-mean": "baselines.baselines:ItemMean",
         "popular": "baselines.baselines:Popular",
+        "profile": "baselines.profile:ContentProfile",
         "item-knn": "neighbors.knn:ItemKNN",
         "user-knn": "neighbors.knn:UserKNN",
         "als": "factorization.als.als:ALS",

@@ -49,6 +49,11 @@ def suited(model: type[Recommender], ratings: Ratings) -> Recommender:
 def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
     """Why a model does not suit ratings, and which would, in a sentence; None if there is nothing to say."""
     (kind, known_by), name = ratings.kind_and_reason, type(recommender).__name__
+    if recommender.needs_features and (ratings.item_features is None or not ratings.item_features.n_columns):
+        return (
+            f"{name} knows items by their features alone, and there are none; expected item features (--item-features, "
+            "in Python Ratings.with_item_features)"
+        )
     if recommender.suits("one-class"):
         if recommender.suits("stars") or kind != "stars" or ratings.range[0] <= 0:
             return None  # Values that cannot be implicit feedback are an error of the fit, which is enough.
