@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tastespace.arrays import BoolArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
-from tastespace.evaluation.calibration import Assessment
-from tastespace.evaluation.groups import Grouping
+from tastespace.evaluation.calibration import COVERAGES, Assessment
+from tastespace.evaluation.groups import Group, Grouping
 from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, measure_lists
 from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, auc_sums, reliability_sums
 from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
@@ -30,7 +32,8 @@ from tastespace.randomness import resolve
 OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
 OF_UNCERTAIN = ("crps", "log_score")  # for models that provide uncertainty
 # The other fields in JSON beside the measures.
-OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "found", "calibration", "reliability")
+_MAIN_PARTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "found", "parts")
+OF_REPORTS = (*_MAIN_PARTS, "calibration", "reliability")
 
 
 def check_measures(metrics: Any, ranking: Any) -> None:
@@ -59,6 +62,7 @@ def _check(parameter: str, measures: Any, taken: Collection[str]) -> None:
 
 
 DEFAULT_K = (5, 10, 20)
+COVERED, COVERED_BY = "coverage", 0.9  # the share of cold and warm ratings in the interval that should hold so many
 
 
 def evaluate(
@@ -96,6 +100,10 @@ def evaluate(
     order. `max_users` measures the lists of at most that many users, drawn at random with `seed`: the same users for
     every model.
 
+    Where test ratings are of items without training ratings, a model that learns from features first gets to know the
+    features of those items (`Recommender.with_items`), if the test ratings have them, and nothing else. `Report.parts`
+    then measures cold items, cold users and the others apart.
+
     `groups` adds the errors by the number of training ratings, and how many relevant items are in lists.
     `calibration` checks the uncertainty of a model that provides it (`Prediction.is_uncertain`), and adds the measures
     `crps` and `log_score`; it changes nothing for a model without. For yes and no it checks whether yes comes as often
@@ -114,6 +122,7 @@ def evaluate(
         check_int("max_users", max_users, least=1)
     resolve(seed)
     part, history = _parts(recommender, test)
+    recommender = _acquainted(recommender, part)
     trained, task = recommender.ratings_, task_of(recommender, part)
     if not len(trained) and (ranking is not False or groups):
         warn("the model was saved without its ratings, which measures of lists and groups need: they are left out")
@@ -158,6 +167,8 @@ def evaluate(
     assessment = None if answers.outcomes is None else Assessment.of(answers.outcomes, predicted, groupings)
     sums = predicted.sums() | auc | order | listed.sums
     measured = [(grouping, predicted) for grouping in groupings] + [(grouping, held) for grouping in held_groupings]
+    apart = _apart(trained, asked, matched, part, predicted, answers, held, listed) if groups else []
+    measured += apart
     others = {key: value for grouping, of in measured for key, value in grouping.sums(of).items()} | bins
     others |= {} if assessment is None else assessment.sums()
     spans = intervals({**sums, **others}, bootstrap, seed, observer)
@@ -166,7 +177,7 @@ def evaluate(
     return Report(
         rating=predicted.values() | _values(auc),
         n=len(part),
-        cold=int(np.count_nonzero(answers.cold)),
+        cold=int(np.count_nonzero(answers.cold | _are_cold(trained, matched))),
         seen=seen,
         order=_values(order),
         ranking=listed.values,
@@ -174,6 +185,7 @@ def evaluate(
         | (auc_interval | listed.intervals if bootstrap else {}),
         groups=errors or found,
         found=found,
+        parts=_joined([grouping.groups(of, spans) for grouping, of in apart]),
         lists=listed.made,
         relevance=relevance,
         calibration=None if assessment is None else assessment.calibration(spans),
@@ -217,6 +229,65 @@ def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, 
         Grouping("users", asked.people.history.counts[users], users),
         Grouping("items", item_counts[items], test.item_rows[which]),
     ]
+
+
+def _acquainted(recommender: Recommender, test: Ratings) -> Recommender:
+    """The recommender, and where it learns from features, with the unknown items of the test ratings and theirs."""
+    trained, known = recommender.ratings_, test.item_features
+    if not recommender.learns_features or known is None or trained.item_features is None or not len(trained):
+        return recommender
+    is_cold = trained.items.rows_of(test.items.ids) < 0
+    return recommender.with_items(known.take(np.flatnonzero(is_cold))) if is_cold.any() else recommender
+
+
+def _are_cold(trained: Ratings, matched: Matched) -> BoolArray:
+    """The test ratings of items without training ratings, whatever else is known of them."""
+    if not len(trained):
+        return matched.items < 0
+    return np.asarray(np.append(trained.by_item.counts, 0)[matched.items] == 0)
+
+
+def _apart(
+    trained: Ratings,
+    asked: Query,
+    matched: Matched,
+    test: Ratings,
+    predicted: Predicted,
+    answers: Answers,
+    held: Predicted,
+    listed: ListMeasures,
+) -> list[tuple[Grouping, Predicted]]:
+    """Cold and warm test ratings, with their errors and with whether they were found; nothing if none is cold."""
+    is_cold_item, is_cold_user = _are_cold(trained, matched), asked.people.cold[matched.users]
+    if not (is_cold_item | is_cold_user).any():
+        return []
+    apart: list[tuple[Grouping, Predicted]] = []
+    if predicted.names:
+        losses = dict(predicted.losses)
+        if answers.outcomes is not None:
+            losses[COVERED] = Loss(answers.outcomes.is_covered[:, COVERAGES.index(COVERED_BY)])
+        grouping = Grouping.cold_and_warm(is_cold_user, is_cold_item, test.item_rows)
+        apart.append((grouping, replace(predicted, losses=losses)))
+    if listed.is_sought is not None:
+        which = np.flatnonzero(listed.is_sought)
+        sides = is_cold_user[which], is_cold_item[which], test.item_rows[which]
+        apart.append((replace(Grouping.cold_and_warm(*sides), side="found parts"), held))
+    return apart
+
+
+def _joined(several: list[tuple[Group, ...]]) -> tuple[Group, ...]:
+    """The same groups with the measures of all; sizes are those of the first."""
+    if not several:
+        return ()
+    first, *others = several
+    return tuple(
+        replace(
+            group,
+            measures={name: value for of in (group, *more) for name, value in of.measures.items()},
+            intervals={name: value for of in (group, *more) for name, value in of.intervals.items()},
+        )
+        for group, *more in zip(first, *others, strict=True)
+    )
 
 
 def _found(

@@ -11,12 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tastespace.arrays import BoolArray
 from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, plain_measures, those_of
 from tastespace.tables import TextTable, frame_of
 
 # The smallest number of ratings of each group; 0 is the cold group.
 STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
+PARTS = ("cold items", "cold users", "warm")
 LABELS = (
     "0 (cold)",
     *(f"{start}-{after - 1}" for start, after in zip(STARTS[1:-1], STARTS[2:], strict=True)),
@@ -47,12 +49,20 @@ class Grouping:
     side: str  # "users" or "items"
     counts: NDArray[Any]  # one per test rating: the training ratings of its user or item
     members: NDArray[Any]  # one per test rating: its user or item
+    starts: Sequence[int] = STARTS
+    labels: Sequence[str] = LABELS
+
+    @classmethod
+    def cold_and_warm(cls, is_cold_user: BoolArray, is_cold_item: BoolArray, items: NDArray[Any]) -> Grouping:
+        """Test ratings of items without training ratings, of users without any, and all others."""
+        places = np.where(is_cold_item, 0, np.where(is_cold_user, 1, 2))
+        return cls("parts", places, items, (0, 1, 2), PARTS)
 
     @cached_property
     def places(self) -> list[NDArray[np.int64]]:
         """The test ratings of each group."""
-        group = group_of(self.counts)
-        return [np.flatnonzero(group == place) for place in range(len(LABELS))]
+        group = np.searchsorted(self.starts, self.counts, side="right") - 1
+        return [np.flatnonzero(group == place) for place in range(len(self.labels))]
 
     def sums(self, predicted: Predicted) -> dict[Any, Sums]:
         """The measures that are means over ratings, by group, for resampling."""
@@ -69,7 +79,7 @@ class Grouping:
                 measures=predicted.values(here) if len(here) else {},
                 intervals=those_of(intervals, {name: (self.side, place, name) for name in predicted.names}),
             )
-            for place, (label, here) in enumerate(zip(LABELS, self.places, strict=True))
+            for place, (label, here) in enumerate(zip(self.labels, self.places, strict=True))
         )
 
 

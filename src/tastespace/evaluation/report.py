@@ -63,7 +63,8 @@ class Report:
     the model predicts: for implicit feedback, only lists are measured. `intervals` has 95 % confidence intervals by the
     same names, `groups` the errors of "users" and of "items" by their number of training ratings; for implicit
     feedback, the share found in lists. `found` has, for "users" and "items", the share of relevant test items in lists
-    by the number of training ratings, which for items is their popularity. `calibration` is None for a model that
+    by the number of training ratings, which for items is their popularity. `parts` are the measures of cold items, cold
+    users and the others, if there are cold ones. `calibration` is None for a model that
     provides no uncertainty, and where ratings are not stars; `reliability` is for yes and no. `order` says whether the
     test items of each user are in the right order, for models that predict stars.
     """
@@ -77,6 +78,7 @@ class Report:
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
     found: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
+    parts: tuple[Group, ...] = ()  # cold items, cold users and the others, where there are cold ones
     lists: ListsMade | None = None
     relevance: Relevance | None = None  # for another report on the same test ratings
     calibration: Calibration | None = None
@@ -106,6 +108,7 @@ class Report:
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "groups": {side: [group.to_dict() for group in found] for side, found in self.groups.items()},
             "found": {side: [group.to_dict() for group in held] for side, held in self.found.items()},
+            "parts": [group.to_dict() for group in self.parts],
             "calibration": self.calibration and self.calibration.to_dict(),
             "reliability": self.reliability and self.reliability.to_list(),
         }
@@ -130,6 +133,7 @@ class Report:
         """Everything beyond the first line, as tables; `empty` is passed to `groups_table`."""
         tables = [] if not self.order else [self.order_table()]
         tables += [] if self.lists is None else [self.lists_table()]
+        tables += [self.parts_table()] if self.parts else []
         tables += [self.groups_table(side, empty=empty) for side in self.groups]
         # For implicit feedback the groups show what was found; else a table by popularity does.
         tables += [self.found_table(empty=empty)] if self.rating and self.found else []
@@ -206,6 +210,21 @@ class Report:
         ks = () if self.lists is None else self.lists.k
         columns = {f"found@{k}": (self.found[side], f"found@{k}") for k in ks}
         return groups_table("Share of the relevant test ratings that lists hold,", side, columns, empty=empty)
+
+    def parts_table(self) -> TextTable:
+        """Cold items, cold users and the others, one row each; without intervals, which `parts` has."""
+        if not self.parts:
+            raise InvalidParameterError("the report has no parts; expected test ratings some of which are cold")
+        filled = [group for group in self.parts if group.n]
+        names = list(dict.fromkeys(name for group in filled for name in group.measures))
+        rows = [
+            (group.label, f"{group.members:,}", f"{group.n:,}")
+            + tuple(figure(group.measures[name], None) if name in group.measures else "" for name in names)
+            for group in filled
+        ]
+        note = "coverage: of intervals that should hold 90 % of the ratings" if "coverage" in names else ""
+        title = "Cold and warm test ratings"
+        return TextTable(title, ("", "items", "ratings", *map(display_name, names)), tuple(rows), note)
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))
