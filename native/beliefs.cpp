@@ -85,8 +85,9 @@ tastespace::FoldInProblem<T> fold_in_problem(
     const Vector<const int64_t> &offsets, const Vector<const int32_t> &columns, const Vector<const T> &targets,
     const Array<const T, 3> &items, const Array<const T, 3> &prior_precision, const Matrix<const T> &prior_linear,
     const Vector<const double> &alpha, const Array<T, 3> &means, const OptionalVector<const double> &bias_precision,
-    const OptionalVector<const double> &bias_linear, const std::optional<Array<T, 4>> &roots,
-    const OptionalMatrix<double> &energy, const OptionalMatrix<double> &log_determinant) {
+    const OptionalVector<const double> &bias_linear, const std::optional<Array<const T, 3>> &row_linear,
+    const std::optional<Array<T, 4>> &roots, const OptionalMatrix<double> &energy,
+    const OptionalMatrix<double> &log_determinant) {
   const size_t n_users = means.shape(0), n_draws = items.shape(1), width = items.shape(2);
   const size_t n_factors = prior_linear.shape(1), n = columns.size();
   const bool biases = bias_precision.has_value();
@@ -106,6 +107,9 @@ tastespace::FoldInProblem<T> fold_in_problem(
   require(!roots || (roots->shape(0) == n_users && roots->shape(1) == n_draws && roots->shape(2) == width &&
                      roots->shape(3) == width),
           "roots: users x draws x width x width of items");
+  require(!row_linear ||
+              (row_linear->shape(0) == n_users && row_linear->shape(1) == n_draws && row_linear->shape(2) == width),
+          "row_linear: users x draws x width of items");
   const auto fits = [&](const OptionalMatrix<double> &array) {
     return !array || (array->shape(0) == n_users && array->shape(1) == n_draws);
   };
@@ -125,6 +129,7 @@ tastespace::FoldInProblem<T> fold_in_problem(
   problem.alpha = alpha.data();
   problem.bias_precision = pointer(bias_precision);
   problem.bias_linear = pointer(bias_linear);
+  problem.row_linear = pointer(row_linear);
   problem.means = means.data();
   problem.roots = pointer(roots);
   problem.energy = pointer(energy);
@@ -136,10 +141,11 @@ template <class T>
 int64_t fold_in(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
                 Array<const T, 3> items, Array<const T, 3> prior_precision, Matrix<const T> prior_linear,
                 Vector<const double> alpha, Array<T, 3> means, OptionalVector<const double> bias_precision,
-                OptionalVector<const double> bias_linear, std::optional<Array<T, 4>> roots,
-                OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant, int threads) {
+                OptionalVector<const double> bias_linear, std::optional<Array<const T, 3>> row_linear,
+                std::optional<Array<T, 4>> roots, OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant,
+                int threads) {
   const auto problem = fold_in_problem<T>(offsets, columns, targets, items, prior_precision, prior_linear, alpha, means,
-                                          bias_precision, bias_linear, roots, energy, log_determinant);
+                                          bias_precision, bias_linear, row_linear, roots, energy, log_determinant);
   nb::gil_scoped_release release;
   return tastespace::fold_in(problem, threads);
 }
@@ -193,12 +199,13 @@ int64_t fold_in_latent(Vector<const int64_t> offsets, Vector<const int32_t> colu
                        OptionalVector<const T> edges, OptionalMatrix<const double> cuts,
                        OptionalMatrix<const T> item_precision, OptionalVector<const double> concentration,
                        OptionalMatrix<T> out_precision, OptionalVector<const double> bias_precision,
-                       OptionalVector<const double> bias_linear, std::optional<Array<T, 4>> roots,
-                       OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant, int threads) {
+                       OptionalVector<const double> bias_linear, std::optional<Array<const T, 3>> row_linear,
+                       std::optional<Array<T, 4>> roots, OptionalMatrix<double> energy,
+                       OptionalMatrix<double> log_determinant, int threads) {
   const size_t n_users = means.shape(0), n_items = items.shape(0), n_draws = items.shape(1);
   tastespace::FoldInLatentProblem<T> problem;
   problem.users = fold_in_problem<T>(offsets, columns, targets, items, prior_precision, prior_linear, alpha, means,
-                                     bias_precision, bias_linear, roots, energy, log_determinant);
+                                     bias_precision, bias_linear, row_linear, roots, energy, log_determinant);
   problem.kind = latent_kind(kind);
   require(steps >= 1, "steps: at least 1");
   require(approach >= 0, "approach: at least 0");
@@ -256,6 +263,7 @@ void bind_fold_in_latent(nb::module_ &module) {
           "out_precision"_a = none,
           "bias_precision"_a = none,
           "bias_linear"_a = none,
+          "row_linear"_a = none,
           "roots"_a = none,
           "energy"_a = none,
           "log_determinant"_a = none,
@@ -267,8 +275,8 @@ template <class T>
 void bind_fold_in(nb::module_ &module) {
   define(module, "fold_in", &fold_in<T>,
          {"offsets"_a, "columns"_a, "targets"_a, "items"_a, "prior_precision"_a, "prior_linear"_a, "alpha"_a, "means"_a,
-          by_name_only, "bias_precision"_a = none, "bias_linear"_a = none, "roots"_a = none, "energy"_a = none,
-          "log_determinant"_a = none, "threads"_a = 1},
+          by_name_only, "bias_precision"_a = none, "bias_linear"_a = none, "row_linear"_a = none, "roots"_a = none,
+          "energy"_a = none, "log_determinant"_a = none, "threads"_a = 1},
          "Beliefs about users given every draw of the items; -1, or the first user that is not positive definite.");
 }
 

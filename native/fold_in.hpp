@@ -28,6 +28,7 @@ struct FoldInProblem {
   const double *alpha = nullptr;       // n_draws
   const double *bias_precision = nullptr;  // n_draws, used with biases
   const double *bias_linear = nullptr;     // n_draws, used with biases
+  const T *row_linear = nullptr;           // n_users x n_draws x width: in place of both linears, or null
   T *means = nullptr;                      // n_users x n_draws x width
   T *roots = nullptr;                      // n_users x n_draws x width x width, or null
   double *energy = nullptr;                // n_users x n_draws, or null: the minimum of the energy
@@ -60,6 +61,10 @@ RowsProblem<T> one_row(const FoldInProblem<T> &problem, int64_t user, int64_t dr
     row.bias_precision = T(problem.bias_precision[draw]);
     row.bias_linear = T(problem.bias_linear[draw]);
     row.out_bias = row.out + n_factors;
+  }
+  if (problem.row_linear) {
+    row.prior_linear = problem.row_linear + at * width;
+    if (problem.biases) row.bias_linear = row.prior_linear[n_factors];
   }
   if (problem.energy) row.minimum = problem.energy + at;
   return row;
@@ -374,7 +379,8 @@ int64_t fold_in_latent(const FoldInLatentProblem<T> &problem, int threads) {
   const int64_t width = users.width();
   if (users.n_users == 0 || users.n_draws == 0) return -1;
   std::vector<T> start;
-  if (problem.kind != LatentKind::uneven && !prior_means(users, start)) return 0;
+  // Users with means of their own start from those, which are in `means` already.
+  if (problem.kind != LatentKind::uneven && !users.row_linear && !prior_means(users, start)) return 0;
   int64_t most = 0;
   for (int64_t user = 0; user < users.n_users; ++user)
     most = std::max(most, users.offsets[user + 1] - users.offsets[user]);

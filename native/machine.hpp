@@ -52,6 +52,7 @@ struct Table {
   MomentsKernel moments;
   PairsKernel pairs;
   DrawsKernel draws;
+  FeaturesKernel features;
   SphereKernel<float> sphere_float;
   SphereKernel<double> sphere_double;
   ScanKernel scan;

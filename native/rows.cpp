@@ -62,8 +62,8 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
                    OptionalVector<const T> other_weights, OptionalVector<const T> prior_scale,
                    OptionalVector<const T> ridge, T target_offset, T target_scale, T alpha,
                    OptionalMatrix<const T> noise, OptionalVector<T> out_bias, T bias_precision, T bias_linear,
-                   OptionalVector<const T> bias_noise, OptionalVector<double> minimum, OptionalVector<double> squares,
-                   int64_t few, int threads) {
+                   OptionalVector<const T> bias_linears, OptionalVector<const T> bias_noise,
+                   OptionalVector<double> minimum, OptionalVector<double> squares, int64_t few, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
   require(targets.size() == n && has_size(weights, n), "targets and weights: one per rating");
@@ -75,9 +75,9 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   require(prior_linear.shape(1) == n_factors && (prior_linear.shape(0) == 1 || prior_linear.shape(0) == n_rows),
           "prior_linear: one row, or one per row of out");
   require(has_size(prior_scale, n_rows) && has_size(ridge, n_rows) && has_size(out_bias, n_rows) &&
-              has_size(bias_noise, n_rows) && has_size(minimum, n_rows) && has_size(squares, n_rows) &&
-              has_size(noise, n_rows * n_factors),
-          "prior_scale, ridge, out_bias, noise, minimum and squares: one per row");
+              has_size(bias_linears, n_rows) && has_size(bias_noise, n_rows) && has_size(minimum, n_rows) &&
+              has_size(squares, n_rows) && has_size(noise, n_rows * n_factors),
+          "prior_scale, ridge, out_bias, bias_linears, noise, minimum and squares: one per row");
   require(target_scale > 0, "target_scale: above 0");
   require(!squares || alpha > 0, "alpha: above 0 if squares are requested");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
@@ -102,6 +102,7 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   problem.ridge = pointer(ridge);
   problem.bias_precision = bias_precision;
   problem.bias_linear = bias_linear;
+  problem.bias_linears = pointer(bias_linears);
   problem.alpha = alpha;
   problem.noise = pointer(noise);
   problem.bias_noise = pointer(bias_noise);
@@ -137,6 +138,7 @@ void bind_solve_rows(nb::module_ &module) {
           "out_bias"_a = none,
           "bias_precision"_a = T(0),
           "bias_linear"_a = T(0),
+          "bias_linears"_a = none,
           "bias_noise"_a = none,
           "minimum"_a = none,
           "squares"_a = none,

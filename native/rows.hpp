@@ -33,10 +33,11 @@ struct RowsProblem {
   const T *prior_precision = nullptr;  // n_factors x n_factors, Lambda
   const T *prior_linear = nullptr;     // h: n_factors, or one row each (then prior_linear_stride = n_factors)
   int64_t prior_linear_stride = 0;
-  const T *prior_scale = nullptr;  // s: n_rows, or null for 1
-  const T *ridge = nullptr;        // l: n_rows, or null for 0
-  T bias_precision = 0;            // lambda
-  T bias_linear = 0;               // m
+  const T *prior_scale = nullptr;   // s: n_rows, or null for 1
+  const T *ridge = nullptr;         // l: n_rows, or null for 0
+  T bias_precision = 0;             // lambda
+  T bias_linear = 0;                // m
+  const T *bias_linears = nullptr;  // m of each row, or null: bias_linear of all
   T alpha = 1;
   const T *noise = nullptr;       // n_rows x n_factors, or null to solve
   const T *bias_noise = nullptr;  // n_rows, or null

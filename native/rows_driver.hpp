@@ -198,7 +198,8 @@ int64_t solve_rows(RowsProblem<T> problem, int64_t n_columns, int threads) {
   problem.few = std::min({problem.few, rows_block, problem.n_factors});
   // Rows without a proper prior, or with their own means, cannot be whitened at once.
   const bool proper = problem.alpha > 0 && !problem.ridge && (!problem.out_bias || problem.bias_precision > 0);
-  if (problem.few <= 0 || problem.prior_linear_stride != 0 || !proper) return solve_rows_given(problem, threads);
+  if (problem.few <= 0 || problem.prior_linear_stride != 0 || problem.bias_linears || !proper)
+    return solve_rows_given(problem, threads);
   const WhiteningMemory<T> whitening(problem, n_columns, threads);
   problem.whitening = whitening.get();
   return solve_rows_given(problem, threads);

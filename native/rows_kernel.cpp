@@ -186,6 +186,11 @@ void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWork
   into.total_square += from.total_square;
 }
 
+template <class T>
+TS_INLINE T bias_linear_of(const RowsProblem<T> &problem, int64_t row) {
+  return problem.bias_linears ? problem.bias_linears[row] : problem.bias_linear;
+}
+
 // Twice the prior's energy at the result, without its constant.
 template <class T>
 TS_INLINE double prior_energy(const RowsProblem<T> &problem, int64_t row, const T *solution) {
@@ -194,7 +199,7 @@ TS_INLINE double prior_energy(const RowsProblem<T> &problem, int64_t row, const 
   double energy = quadratic(problem.prior_precision, solution, n_factors) - 2 * dot(linear, solution, n_factors);
   if (problem.out_bias) {
     const double bias = double(problem.out_bias[row]);
-    energy += bias * (double(problem.bias_precision) * bias - 2 * double(problem.bias_linear));
+    energy += bias * (double(problem.bias_precision) * bias - 2 * double(bias_linear_of(problem, row)));
   }
   if (problem.prior_scale) energy *= double(problem.prior_scale[row]);
   return problem.ridge ? energy + double(problem.ridge[row]) * squared_length(solution, n_factors) : energy;
@@ -237,9 +242,9 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
                       squared_length(border_forward, n_factors));
     if (!(pivot > 0) || !(pivot < HUGE_VAL)) return false;
     const T inverse = space.inverse_pivot = T(1) / std::sqrt(pivot);
-    const T bias_forward =
-        (alpha * space.total_linear + scale * problem.bias_linear - T(dot(border_forward, forward, n_factors))) *
-        inverse;
+    const T bias_forward = (alpha * space.total_linear + scale * bias_linear_of(problem, row) -
+                            T(dot(border_forward, forward, n_factors))) *
+                           inverse;
     explained += double(bias_forward) * double(bias_forward);
     const T bias = (bias_forward + (problem.bias_noise ? problem.bias_noise[row] : T(0))) * inverse;
     problem.out_bias[row] = bias;

@@ -1,4 +1,4 @@
-// Ratings grouped by one side: compressed sparse rows by counting sort.
+// Sparse matrices: ratings grouped by one side, by counting sort; products, and Gibbs passes over features.
 #include <algorithm>
 #include <bit>
 #include <vector>
@@ -123,6 +123,57 @@ void transpose(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vec
   require(fits, "columns: between 0 and the number of columns");
 }
 
+void sparse_product(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const double> values,
+                    Matrix<const double> dense, Matrix<double> out, int threads) {
+  const size_t n_rows = out.shape(0), n = columns.size();
+  require_offsets(offsets, n_rows, n);
+  require(values.size() == n, "values: one per entry");
+  require(out.shape(1) == dense.shape(1), "out: of the width of dense");
+  require(within(columns.data(), n, 0, int64_t(dense.shape(0))), "columns: rows of dense");
+  tastespace::SparseProblem problem;
+  problem.width = int64_t(dense.shape(1));
+  problem.offsets = offsets.data();
+  problem.columns = columns.data();
+  problem.values = values.data();
+  problem.dense = dense.data();
+  problem.out = out.data();
+  const auto multiply = tastespace::table().features.multiply;
+  nb::gil_scoped_release release;
+  constexpr int64_t share = 64;
+  tastespace::parallel_for((int64_t(n_rows) + share - 1) / share, threads, [&](int64_t task, int) {
+    multiply(problem, task * share, std::min(int64_t(n_rows), (task + 1) * share));
+  });
+}
+
+void feature_pass(Vector<const int64_t> offsets, Vector<const int32_t> rows, Vector<const double> values,
+                  Vector<const double> squares, Vector<const double> prior, Array<const double, 3> noise,
+                  Array<double, 3> coefficients, Array<double, 3> residuals, int threads) {
+  const size_t n_strips = coefficients.shape(0), n_features = coefficients.shape(1), n = rows.size();
+  constexpr size_t strip = size_t(tastespace::feature_strip);
+  require_offsets(offsets, n_features, n);
+  require(values.size() == n, "values: one per entry");
+  require(squares.size() == n_features && prior.size() == n_features, "squares and prior: one per feature");
+  require(coefficients.shape(2) == strip && residuals.shape(2) == strip && residuals.shape(0) == n_strips,
+          "coefficients and residuals: strips of 8 columns");
+  require(noise.shape(0) == n_strips && noise.shape(1) == n_features && noise.shape(2) == strip,
+          "noise: of the shape of coefficients");
+  require(within(rows.data(), n, 0, int64_t(residuals.shape(1))), "rows: rows of residuals");
+  tastespace::FeaturesProblem problem;
+  problem.n_features = int64_t(n_features);
+  problem.n_rows = int64_t(residuals.shape(1));
+  problem.offsets = offsets.data();
+  problem.rows = rows.data();
+  problem.values = values.data();
+  problem.squares = squares.data();
+  problem.prior = prior.data();
+  problem.noise = noise.data();
+  problem.coefficients = coefficients.data();
+  problem.residuals = residuals.data();
+  const auto pass = tastespace::table().features.pass;
+  nb::gil_scoped_release release;
+  tastespace::parallel_for(int64_t(n_strips), threads, [&](int64_t strip_of, int) { pass(problem, strip_of); });
+}
+
 }  // namespace
 
 void bind(nb::module_ &module) {
@@ -134,6 +185,13 @@ void bind(nb::module_ &module) {
   define(module, "transpose", &transpose,
          {"offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a, "out_values"_a},
          "Group ratings by column; rows come out ascending.");
+  define(module, "sparse_product", &sparse_product,
+         {"offsets"_a, "columns"_a, "values"_a, "dense"_a, "out"_a, "threads"_a = 1},
+         "The product of a sparse matrix with a dense one.");
+  define(module, "feature_pass", &feature_pass,
+         {"offsets"_a, "rows"_a, "values"_a, "squares"_a, "prior"_a, "noise"_a, "coefficients"_a, "residuals"_a,
+          "threads"_a = 1},
+         "Draw the coefficients of features one after another, and keep the residuals up to date.");
 }
 
 }  // namespace sparse

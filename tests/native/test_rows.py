@@ -388,3 +388,15 @@ def test_what_is_written_to_is_never_a_copy():
     out = np.zeros((1, 2))
     _native.solve_rows(offsets, columns, targets, other, precision, linear, out)
     np.testing.assert_allclose(out, 1 / 3)  # (I + 1 1') x = 1
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_every_row_may_have_a_mean_of_its_own(noise, rng):
+    arguments, options = problem(rng, 20, 15, 5, np.float64, weights=False, biases=True, noise=noise, scale=False)
+    arguments["prior_linear"] = rng.standard_normal((20, 5))
+    linears = rng.standard_normal(20)
+    found = run(arguments, {**options, "bias_linears": linears}, biases=True)
+    for row in range(20):
+        alone = run(arguments, {**options, "bias_linear": linears[row]}, biases=True)
+        for of_all, of_one in zip(found[:2], alone[:2], strict=True):
+            np.testing.assert_array_equal(of_all[row], of_one[row])

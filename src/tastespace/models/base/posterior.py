@@ -47,7 +47,7 @@ class People:
     history: CSR  # every rating that counts for them now, with times where they are known
     trained: CSR | None  # the part of the history that the posterior has seen; None for none of it
     is_new: BoolArray  # their history differs from the training ratings: they have to be folded in
-    features: FloatMatrix | None = None  # further information on each person, one row each
+    features: Any = None  # of each person, one sparse row each; None if the model knows none
 
     def __len__(self) -> int:
         return len(self.rows)

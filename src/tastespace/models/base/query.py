@@ -94,6 +94,7 @@ def find_people(
     With `instead` the history replaces all their ratings: they are new users with this history.
     """
     rows = trained.users.rows_of(each.ids)
+    features = features_of(trained, each, rows)
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
     remarks: list[str] = []
     given = _as_ratings(_plain(history), each)
@@ -103,15 +104,27 @@ def find_people(
     is_new[who] = True
     if instead:
         own = _merged(who, what, values, len(rows))
-        return People(np.full(len(rows), -1, np.int32), own, _still_there(before, own), is_new), tuple(remarks)
+        unknown = np.full(len(rows), -1, np.int32)
+        return People(unknown, own, _still_there(before, own), is_new, features), tuple(remarks)
     if not len(who):
-        return People(rows, before, before, is_new), tuple(remarks)
+        return People(rows, before, before, is_new, features), tuple(remarks)
     if not len(trained.values) and (rows[is_new] >= 0).any():
         remarks.append("the model was saved without its ratings, so for users with a history only the history counts")
     known = before.rows(), before.columns, before.values
     who, what, values = (np.concatenate(parts) for parts in zip(known, (who, what, values), strict=True))
     both = _merged(who, what, values, len(rows), adds_up=expected.kind == "counts")
-    return People(rows, both, before, is_new), tuple(remarks)
+    return People(rows, both, before, is_new, features), tuple(remarks)
+
+
+def features_of(trained: Ratings, each: Vocabulary, rows: IntArray) -> Any:
+    """The features of users as a model takes them, one sparse row each; None if there are none.
+
+    About users who were not in training nothing is known.
+    """
+    known = trained.user_features
+    if known is None or not known.n_columns:
+        return None
+    return known.matrix[rows] if (rows >= 0).all() else known.encode(known.take(rows, each))
 
 
 def check_history(posterior: Posterior, people: People, items: Vocabulary, expected: Expected) -> None:

@@ -121,6 +121,7 @@ class RowPrior:
     bias_linear: float = 0.0  # bias_precision * mean
     scale: AnyFloats | None = None  # n
     ridge: AnyFloats | None = None  # n: added to the precision of every factor
+    bias_linears: AnyFloats | None = None  # n: in place of bias_linear, where rows have means of their own
 
 
 def kernel_arguments(side: RatingBlock, other: Factors, prior: RowPrior, out: Factors) -> dict[str, Any]:
@@ -182,6 +183,7 @@ def solve_rows(
         **kernel_arguments(side, other, prior, solved.points),
         prior_precision=np.ascontiguousarray(prior.precision, dtype),
         ridge=prior.ridge,
+        bias_linears=prior.bias_linears,
         alpha=alpha,
         noise=noise,
         bias_noise=bias_noise,

@@ -176,7 +176,7 @@ class EmpiricalFactorization:
         """Draws at these precisions, starting from the final state of learning."""
         schedule, n_items = Schedule(chains=1, warmup=0, draws=self.settings.draws), len(drawing.start.items.factors)
         watches = [Watch(watched, schedule.warmup)]
-        kept = KeptItems(schedule, n_items, self.n_factors + self.has_biases, np.float32)
+        kept = KeptItems(schedule, n_items, model, np.float32)
         chains = sample(
             drawing,
             rng,

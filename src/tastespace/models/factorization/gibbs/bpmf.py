@@ -11,6 +11,7 @@ from numpy.random import Generator
 
 from tastespace import threads
 from tastespace.arrays import FloatMatrix
+from tastespace.data.features import Features
 from tastespace.data.kinds import CHOICES, Kind, levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import KnownMean, NormalGamma
@@ -32,7 +33,9 @@ from tastespace.models.factorization.likelihoods.base import Likelihood, Observa
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.factorization.priors import PriorSettings
-from tastespace.models.factorization.priors.normal_wishart import BiasPrior, NormalWishartPrior, prior_of
+from tastespace.models.factorization.priors.design import Design
+from tastespace.models.factorization.priors.features import FeaturePrior
+from tastespace.models.factorization.priors.normal_wishart import BiasPrior, FactorPrior, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.rows import Axis
@@ -158,6 +161,7 @@ class BPMF(Recommender):
         """
         likelihood, offset, scale = likelihood_of(self.likelihood).bind(observed)
         model = prior_of(self.prior, self.n_factors).bind(self._plain_story(observed, likelihood), observed)
+        model = with_features(model, observed, max(1, threads.resolve(self.threads) // self.chains))
         return replace(model, offset=offset, scale=scale)
 
     def _plain_story(self, observed: Ratings, likelihood: Likelihood[Any]) -> FactorModel:
@@ -297,21 +301,22 @@ class BPMF(Recommender):
         watched = Watched.of(observed, held_out, model, rng)
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
-        kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
-        chains = sample(
-            self._bind(model, observed, given, max(1, n_threads // self.chains)),
-            rng,
-            schedule,
-            keeps=kept.keepers,
-            watches=watches,
-            phase="sampling",
-            reported=("noise sd", "held-out rmse"),
-            traced=lambda chains, sweeps: trace_of(chains, watches, schedule, sweeps),
-            checkpoints=checkpoints,
-            starts=starts,
-            threads=n_threads,
-            observer=observer,
-        )
+        kept = KeptItems(schedule, observed.n_items, model, stored)
+        with threads.one_blas_thread():  # Chains have a thread each, and their matrices are small.
+            chains = sample(
+                self._bind(model, observed, given, max(1, n_threads // self.chains)),
+                rng,
+                schedule,
+                keeps=kept.keepers,
+                watches=watches,
+                phase="sampling",
+                reported=("noise sd", "held-out rmse"),
+                traced=lambda chains, sweeps: trace_of(chains, watches, schedule, sweeps),
+                checkpoints=checkpoints,
+                starts=starts,
+                threads=n_threads,
+                observer=observer,
+            )
         trace = trace_of(chains, watches, schedule)
         trace = trace if searched is None else replace(trace, rank_search=searched.array())
         if is_final and (trouble := check_convergence(trace)) is not None:
@@ -422,6 +427,29 @@ class BPMF(Recommender):
         if likelihood.places_scores:  # Cut-points locate scores: biases have no mean.
             bias = KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
         return NormalWishartPrior(strength, n_factors + rows, self.prior_scale, bias)
+
+
+def with_features(model: FactorModel, observed: Ratings, n_threads: int) -> FactorModel:
+    """The model with priors that the features of users and items shift, if the ratings have any."""
+    # Sampled negatives are not in a bag: it has what was chosen.
+    chosen = observed.masked(observed.values > 0) if model.likelihood.takes_choices else observed
+
+    def shifted(axis: Axis, prior: FactorPrior, features: Features | None, n_others: int) -> FactorPrior:
+        if features is None or not (features.n_columns or features.has_bag):
+            return prior
+        if not isinstance(prior, NormalWishartPrior):
+            raise InvalidParameterError(
+                f"{axis}s have features, and their prior is of the type {type(prior).__name__}; features need "
+                "prior='normal-wishart' and a number of factors"
+            )
+        pairs = chosen.by_user if axis == "user" else chosen.by_item
+        return FeaturePrior(prior, Design.of(features, pairs, n_others), threads=n_threads)
+
+    return replace(
+        model,
+        user_prior=shifted("user", model.user_prior, observed.user_features, observed.n_items),
+        item_prior=shifted("item", model.item_prior, observed.item_features, observed.n_users),
+    )
 
 
 def _taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives | None) -> DrawsPosterior:

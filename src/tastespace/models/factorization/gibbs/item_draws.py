@@ -7,7 +7,7 @@ ratings are watched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,15 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import Chain, Schedule
 from tastespace.inference.transition import Stats, Trace
+from tastespace.models.factorization.gibbs.feature_draws import FeatureDraws
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Arrays, Noise, ServedLikelihood
-from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, Sphere
+from tastespace.models.factorization.priors.features import FeaturePopulation, FeaturePrior
+from tastespace.models.factorization.priors.normal_wishart import FactorPrior, NormalPopulation, Population, Sphere
 from tastespace.models.factorization.rows import score_pairs
 
 if TYPE_CHECKING:
@@ -82,10 +85,13 @@ class Populations:
             root[n, n] = self.bias_precisions[draw] ** -0.5
         return root
 
-    def at(self, draw: int) -> NormalPopulation:
-        """The population of one draw."""
+    def at(self, draw: int, shifts: FloatMatrix | None = None) -> NormalPopulation:
+        """The population of one draw; `shifts` are what features add to the mean of each row (and, last, bias)."""
         of_bias = float(self.bias_means[draw]), float(self.bias_precisions[draw])
-        return NormalPopulation(self.means[draw], self.precisions[draw], *of_bias)
+        parts = self.means[draw], self.precisions[draw], *of_bias
+        if shifts is None:
+            return NormalPopulation(*parts)
+        return FeaturePopulation(*parts, shifts=shifts.astype(np.float64))
 
     # As the kernels take them.
     @cached_property
@@ -133,7 +139,8 @@ class Hyper:
 class Keeper:
     """Keeps the draws of the items of one chain, in blocks of draws."""
 
-    def __init__(self, block: FloatArray, stored: Any, *, grows: bool = False) -> None:
+    def __init__(self, block: FloatArray, stored: Any, model: FactorModel, *, grows: bool = False) -> None:
+        self.model = model
         self.blocks = [block]  # items x draws x width each
         self.stored = stored  # the type in which they are saved; rounded now, for the same answers
         self.grows, self.n = grows, 0
@@ -145,7 +152,14 @@ class Keeper:
         place[:, :n_factors] = state.items.factors.astype(self.stored)
         if state.items.bias is not None:
             place[:, n_factors] = state.items.bias.astype(self.stored)
-        return Hyper(state.user_population, state.item_population, state.noise.lean())
+        users, items, model = state.users, state.items, self.model
+        of_users, of_items = state.user_population, state.item_population
+        if isinstance(model.user_prior, FeaturePrior) and isinstance(of_users, FeaturePopulation):
+            of_users = model.user_prior.kept(of_users, users, items, with_bag=True)
+        if isinstance(model.item_prior, FeaturePrior) and isinstance(of_items, FeaturePopulation):
+            # Items that have a bag have draws of their own.
+            of_items = model.item_prior.kept(of_items, items, users, with_bag=False)
+        return Hyper(of_users, of_items, state.noise.lean())
 
     def saved(self) -> list[NDArray[Any]]:
         """The draws so far."""
@@ -174,15 +188,18 @@ class Keeper:
 class KeptItems:
     """The draws of the items of all chains. If their number is known, they take no more memory than the final array."""
 
-    def __init__(self, schedule: Schedule, n_items: int, width: int, stored: Any) -> None:
+    def __init__(self, schedule: Schedule, n_items: int, model: FactorModel, stored: Any) -> None:
+        width = model.n_factors + model.has_biases
         self.whole: FloatArray | None = None
         if schedule.until is None:
             n = schedule.draws
             self.whole = whole = np.empty((n_items, schedule.chains * n, width), np.float32)
-            self.keepers = [Keeper(whole[:, n * k : n * (k + 1)], stored) for k in range(schedule.chains)]
+            self.keepers = [Keeper(whole[:, n * k : n * (k + 1)], stored, model) for k in range(schedule.chains)]
         else:
             shape = (n_items, schedule.until.block, width)
-            self.keepers = [Keeper(np.empty(shape, np.float32), stored, grows=True) for _ in range(schedule.chains)]
+            self.keepers = [
+                Keeper(np.empty(shape, np.float32), stored, model, grows=True) for _ in range(schedule.chains)
+            ]
 
     def items(self) -> FloatArray:
         """All draws, one chain after another."""
@@ -205,6 +222,9 @@ class ItemDraws:
     likelihood: ServedLikelihood
     noise: Arrays = field(default_factory=dict)  # noise of each draw, as the likelihood needs it
     sphere: Sphere | None = None  # radius of the sphere of the items, if they are on one
+    user_features: FeatureDraws | None = None  # coefficients of the users' features, if they have any
+    item_features: FeatureDraws | None = None
+    user_means: FloatArray | None = None  # of the users who are folded in, B x S x W; None if all have the same
 
     @classmethod
     def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
@@ -219,19 +239,42 @@ class ItemDraws:
             likelihood=model.likelihood,
             noise=model.likelihood.stack([draw.noise for draw in hyper], model.scale),
             sphere=model.item_moves.sphere,
+            user_features=_feature_draws([draw.user_population for draw in hyper], model.user_prior),
+            item_features=_feature_draws([draw.item_population for draw in hyper], model.item_prior),
         )
 
     @property
     def n_factors(self) -> int:
         return int(self.items.shape[2]) - self.has_biases
 
+    def for_users(self, attributes: Any, history: CSR) -> ItemDraws:
+        """The draws with the prior means of these users: what their attributes and their bag shift."""
+        if self.user_features is None:
+            return self
+        shifts = self.user_features.shifts(attributes, history)
+        return replace(self, user_means=self.mean_user + shifts)
+
+    @cached_property
+    def mean_user(self) -> FloatMatrix:
+        """The expected user without features; S x W."""
+        return _mean_rows(self.users, self.has_biases)
+
+    def user_linear(self) -> FloatArray | None:
+        """Precision times mean of each user, as the kernel takes it; None if it is the same for all."""
+        means, n_factors = self.user_means, self.n_factors
+        if means is None:
+            return None
+        linear = np.empty_like(means)
+        by_draw = means[:, :, :n_factors].swapaxes(0, 1) @ self.users.precision
+        linear[:, :, :n_factors] = by_draw.swapaxes(0, 1)
+        if self.has_biases:
+            linear[:, :, n_factors] = means[:, :, n_factors] * self.users.bias_precisions
+        return linear
+
     @cached_property
     def unknown_item(self) -> FloatMatrix:
         """The expected new item; S x W."""
-        means = self.new_items.means
-        return contiguous(
-            np.hstack([means, self.new_items.bias_means[:, None]]) if self.has_biases else means, np.float32
-        )
+        return _mean_rows(self.new_items, self.has_biases)
 
     @cached_property
     def unknown_item_roots(self) -> DoubleArray:
@@ -248,6 +291,26 @@ class ItemDraws:
         through_root = self.unknown_item_roots @ users.roots[row, :, :n_factors].astype(np.float64)
         variance = np.sum(through_mean**2, axis=1) + np.sum(through_root**2, axis=(1, 2))
         return np.asarray(variance + (1 / self.new_items.bias_precisions if self.has_biases else 0.0))
+
+
+def _mean_rows(populations: Populations, has_biases: bool) -> FloatMatrix:
+    """The expected row of each draw."""
+    means = populations.means
+    return contiguous(np.hstack([means, populations.bias_means[:, None]]) if has_biases else means, np.float32)
+
+
+def _feature_draws(drawn: Sequence[Population], prior: FactorPrior) -> FeatureDraws | None:
+    """The kept coefficients of a side, if it has features."""
+    if not isinstance(prior, FeaturePrior):
+        return None
+    kept = [population for population in drawn if isinstance(population, FeaturePopulation)]
+    coefficients = np.stack([population.coefficients for population in kept], axis=1)
+    return FeatureDraws(
+        contiguous(coefficients, np.float32),
+        np.array([population.group_precisions for population in kept]),
+        prior.design.groups,
+        np.array([population.shares for population in kept]),
+    )
 
 
 PAIRS = 100

@@ -22,10 +22,12 @@ from tastespace.data.kinds import liked_from
 from tastespace.inference.transition import Trace
 from tastespace.models.base import posterior as base
 from tastespace.models.base.resuming import ItemPoints
+from tastespace.models.factorization.gibbs.feature_draws import FeatureDraws
 from tastespace.models.factorization.gibbs.information import influences, most_informative
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, UserDraws
 from tastespace.models.factorization.likelihoods import likelihood_from_arrays
 from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws, Units, fold_in_normal
+from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.rows import Factors, score_pairs
 
@@ -77,7 +79,7 @@ class DrawsPosterior(base.Posterior):
         return n if n < 8 else n - n % 8  # Eight share the registers of a scan.
 
     def believe(self, people: base.People, threads: int) -> DrawsBelief:
-        return DrawsBelief(self, people.history, threads, self.seen_of(people))
+        return DrawsBelief(self, people.history, threads, self.seen_of(people), people.features)
 
     def seen_of(self, people: base.People) -> CSR | None:
         """The training ratings of people, if draws are weighted by how well they explain new ratings; else None."""
@@ -150,9 +152,10 @@ class DrawsPosterior(base.Posterior):
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         draws, units = self.draws, self.units
+        stored = np.float16 if self.is_half_stored else np.float32
         flags = [draws.has_biases, self.weighs_by_evidence, self.is_half_stored]
         return {
-            "items": contiguous(draws.items, np.float16 if self.is_half_stored else np.float32),
+            "items": contiguous(draws.items, stored),
             "alpha": draws.alpha,
             "units": np.array([draws.offset, draws.scale, units.low, units.high, units.usual]),
             "flags": np.array(flags, np.uint8),
@@ -161,6 +164,8 @@ class DrawsPosterior(base.Posterior):
             **draws.users.arrays("user"),
             **draws.new_items.arrays("item"),
             **({} if draws.sphere is None else draws.sphere.arrays()),
+            **({} if draws.user_features is None else draws.user_features.arrays("user", stored)),
+            **({} if draws.item_features is None else draws.item_features.arrays("item", stored)),
             **({} if self.trace is None else self.trace.arrays()),
         }
 
@@ -181,6 +186,8 @@ class DrawsPosterior(base.Posterior):
             likelihood=likelihood,
             noise=noise,
             sphere=Sphere.found_in(arrays),
+            user_features=FeatureDraws.found_in("user", arrays),
+            item_features=FeatureDraws.found_in("item", arrays),
         )
         levels = arrays["levels"] if len(arrays["levels"]) else None
         units = Units(low, high, levels, usual)
@@ -195,6 +202,7 @@ class DrawsBelief(base.Belief):
     ratings: CSR  # of each user, by item row
     threads: int
     trained: CSR | None = None  # the ratings that the draws have seen; None if all draws count the same
+    features: Any = None  # of each user, without the bag: one sparse row each; None if there are none
     _queries: tuple[FloatMatrix, FloatArray] | None = field(default=None, repr=False)
     _latest: tuple[int, UserDraws] | None = field(default=None, repr=False)
 
@@ -216,9 +224,19 @@ class DrawsBelief(base.Belief):
         if latest is not None and latest[0] <= first and last <= latest[0] + len(latest[1].means):
             start, users = latest
             return users.means[first - start : last - start], users.weights[first - start : last - start]
-        draws, ratings = self.posterior.draws, _part(self.ratings, first, last)
+        draws, ratings = self._draws_for(first, last), _part(self.ratings, first, last)
         folded = draws.likelihood.fold_in(draws, ratings, None, self.threads)
-        return folded.means, self._weights(first, last, ratings)
+        return folded.means, self._weights(draws, first, last, ratings)
+
+    def _draws_for(self, first: int, last: int) -> ItemDraws:
+        """The draws, with the prior means of these users."""
+        draws = self.posterior.draws
+        if draws.user_features is None:
+            return draws
+        history = _part(self.ratings, first, last)
+        if draws.likelihood.takes_choices:
+            history = chosen_only(history)
+        return draws.for_users(None if self.features is None else self.features[first:last], history)
 
     def blocks(self, rows: IntArray) -> Iterator[tuple[UserDraws, NDArray[np.intp], IntArray]]:
         """Pairs by blocks of users: the belief about a block, its pairs, and their rows inside it."""
@@ -238,16 +256,16 @@ class DrawsBelief(base.Belief):
         if latest is not None and latest[0] == first:
             return latest[1]
         last = min(first + self.block, len(self))
-        draws, ratings = self.posterior.draws, _part(self.ratings, first, last)
+        draws, ratings = self._draws_for(first, last), _part(self.ratings, first, last)
         _, n_draws, width = draws.items.shape
         roots = np.empty((last - first, n_draws, width, width), np.float32)
         folded = draws.likelihood.fold_in(draws, ratings, roots, self.threads)
-        users = UserDraws(folded.means, roots, self._weights(first, last, ratings), folded.precision)
+        users = UserDraws(folded.means, roots, self._weights(draws, first, last, ratings), folded.precision)
         self._latest = (first, users)
         return users
 
-    def _weights(self, first: int, last: int, ratings: CSR) -> FloatMatrix:
-        draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
+    def _weights(self, draws: ItemDraws, first: int, last: int, ratings: CSR) -> FloatMatrix:
+        n_draws = draws.items.shape[1]
         if self.trained is None:
             return np.full((last - first, n_draws), 1 / n_draws, np.float32)
         # Ratings that the draws have not seen weight them: p(all ratings | draw) / p(those seen | draw).
@@ -473,8 +491,11 @@ def evidence(draws: ItemDraws, ratings: CSR, threads: int) -> DoubleArray:
     shape = (len(ratings), draws.items.shape[1])
     energy, log_determinant = np.empty(shape), np.empty(shape)
     fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)
-    counts = ratings.counts[:, None]
-    prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - draws.users.constant
+    counts, constant = ratings.counts[:, None], draws.users.constant
+    linear = draws.user_linear()
+    if linear is not None and draws.user_means is not None:
+        constant = np.einsum("bsw,bsw->bs", linear.astype(np.float64), draws.user_means)
+    prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - constant
     return np.asarray((prior - log_determinant) / 2 - energy)
 
 

@@ -25,8 +25,9 @@ from tastespace.inference.transition import ACTIVE, Stats
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.likelihoods.base import Noise, Observations
+from tastespace.models.factorization.priors.features import FeaturePopulation, FeaturePrior
 from tastespace.models.factorization.priors.normal_wishart import FactorPrior, Population, on_sphere
-from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock, require_finite
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, require_finite
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
@@ -128,6 +129,8 @@ class GibbsSweep:
             "item effect sd": unit * effect_sd(items, users),
             **active_columns(model.user_prior, users),
             **active_columns(model.item_prior, items),
+            **group_precisions("user", model.user_prior, users),
+            **group_precisions("item", model.item_prior, items),
         }
 
     def _random(self, rng: Generator) -> ALSState:
@@ -213,6 +216,14 @@ def _positive(gram: DoubleArray) -> DoubleArray:
 
 def _times(points: Factors, matrix: DoubleArray) -> Factors:
     return Factors(contiguous(points.factors.astype(np.float64) @ matrix, points.factors.dtype), points.bias)
+
+
+def group_precisions(axis: Axis, prior: FactorPrior, population: Population) -> Stats:
+    """The log precision of each group of features of a side, if its rows have features."""
+    if not isinstance(prior, FeaturePrior) or not isinstance(population, FeaturePopulation):
+        return {}
+    logs = np.log(population.group_precisions).tolist()
+    return {f"log precision of {axis} {group.name}": log for group, log in zip(prior.design.groups, logs, strict=True)}
 
 
 def active_columns(prior: FactorPrior, population: Population) -> Stats:

@@ -6,7 +6,8 @@ s that were learned, and the new item given these users:
     u_i ~ p(u | items of s, ratings of learned items),   v_j ~ p(v | u, population of items of s, ratings of j)
 
 both by the step of a Gibbs sweep, with the noise of s. So a new item is as uncertain as its ratings leave it, while
-their information about learned items is left to a restart. An item without ratings is drawn from the population.
+their information about learned items is left to a restart. An item without ratings is drawn from the population: with
+features, around the mean that they shift.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import BoolArray, FloatArray, contiguous
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
@@ -28,6 +29,7 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import APPROACH, Likelihood, Noise, likelihood_of
+from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
 from tastespace.models.factorization.priors.normal_wishart import Population, prior_of
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
 from tastespace.models.factorization.rows import NORMAL_ROWS, Axis, Factors, GivenRows, RatingBlock, RowMoves
@@ -73,6 +75,39 @@ def _check_prior(trace: Trace, parameters: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the users and new items that an update draws, beside their ratings."""
+
+    user_attributes: Any  # one sparse row each; None for none
+    histories: CSR  # of the users: what their bag is made of
+    item_attributes: Any
+
+    @classmethod
+    def of(cls, observed: Ratings, user_rows: IntArray, histories: CSR, item_rows: IntArray) -> Known:
+        users, items = observed.user_features, observed.item_features
+        return cls(
+            None if users is None or not users.n_columns else users.matrix[user_rows],
+            histories,
+            None if items is None or not items.n_columns else items.matrix[item_rows],
+        )
+
+    def users_at(self, draws: ItemDraws, s: int) -> FloatMatrix | None:
+        """What features add to the means of users in one draw."""
+        kept = draws.user_features
+        if kept is None:
+            return None
+        histories = chosen_only(self.histories) if draws.likelihood.takes_choices else self.histories
+        return kept.shifts_at(s, self.user_attributes, histories)
+
+    def items_at(self, draws: ItemDraws, s: int) -> FloatMatrix | None:
+        """The same of items; the coefficients of their bag are not kept."""
+        kept, attributes = draws.item_features, self.item_attributes
+        if kept is None or attributes is None:
+            return None
+        return kept.shifts_at(s, attributes, CSR.empty(attributes.shape[0]))
+
+
+@dataclass(frozen=True, eq=False)
 class KeptDraw:
     """A kept draw as a Gibbs sweep takes it. The noise is fixed: nothing is learned about alpha or cut-points."""
 
@@ -84,16 +119,19 @@ class KeptDraw:
     noise: Noise
 
     @classmethod
-    def of(cls, draws: ItemDraws, s: int, n_users: int, n_items: int, dtype: Any) -> KeptDraw:
-        """Draw s with its first `n_items` items, for `n_users` users."""
+    def of(
+        cls, draws: ItemDraws, s: int, n_users: int, n_items: int, dtype: Any, known: Known | None = None
+    ) -> KeptDraw:
+        """Draw s with its first `n_items` items, for `n_users` users; `known` has the features of the rows drawn."""
         rows, n_factors, sphere, learned = draws.items[:n_items, s], draws.n_factors, draws.sphere, _learned(draws)
         bias = contiguous(rows[:, n_factors], dtype) if draws.has_biases else None
-        of_items: Population = draws.new_items.at(s)
+        of_users: Population = draws.users.at(s, None if known is None else known.users_at(draws, s))
+        of_items: Population = draws.new_items.at(s, None if known is None else known.items_at(draws, s))
         if sphere is not None:
             of_items = SpherePopulation.with_mean(sphere, of_items.mean, of_items.bias_mean, of_items.bias_precision)
         return cls(
             Factors(contiguous(rows[:, :n_factors], dtype), bias),
-            draws.users.at(s),
+            of_users,
             of_items,
             NORMAL_ROWS if sphere is None else SphereMoves(sphere),
             *learned.at(draws, s, n_users, n_items),
@@ -144,7 +182,9 @@ def with_new_items(
     if observed.n_items == n_learned:
         return posterior
     n_draws, width = draws.items.shape[1:]
-    of_items, of_raters = _new_ratings(observed, n_learned)
+    of_items, of_raters, raters = _new_ratings(observed, n_learned)
+    new_rows = np.arange(n_learned, observed.n_items, dtype=np.int32)
+    known = Known.of(observed, raters, of_raters, new_rows)
     by_item, by_rater = (RatingBlock.of(part, dtype, draws.offset, draws.scale) for part in (of_items, of_raters))
     items: FloatArray = np.empty((observed.n_items, n_draws, width), np.float32)
     items[:n_learned] = draws.items[:n_learned]
@@ -152,7 +192,7 @@ def with_new_items(
     # Rounded as when they are saved, for the same answers.
     stored = np.float16 if posterior.is_half_stored else np.float32
     for s in range(n_draws):
-        kept, rng = KeptDraw.of(draws, s, len(of_raters), n_learned, dtype), derive(seed, "update", s)
+        kept, rng = KeptDraw.of(draws, s, len(of_raters), n_learned, dtype, known), derive(seed, "update", s)
         noise = kept.likelihood.renew("user", len(of_raters), kept.noise, rng)
         users, noise = kept.rows_given("user", by_rater, kept.items, noise, rng, threads)
         noise = kept.likelihood.renew("item", len(of_items), noise, rng)
@@ -165,8 +205,8 @@ def with_new_items(
     return replace(posterior, draws=replace(draws, items=items, noise=noise_of_draws))
 
 
-def _new_ratings(observed: Ratings, n_learned: int) -> tuple[CSR, CSR]:
-    """The ratings of new items, and all other ratings by the users who rated them.
+def _new_ratings(observed: Ratings, n_learned: int) -> tuple[CSR, CSR, IntArray]:
+    """The ratings of new items, all other ratings by the users who rated them, and the rows of these users.
 
     The first by new item, with positions among the raters as columns; the second by rater, ascending, of learned items.
     """
@@ -174,7 +214,7 @@ def _new_ratings(observed: Ratings, n_learned: int) -> tuple[CSR, CSR]:
     raters, places = np.unique(by_item.columns, return_inverse=True)
     all_of_raters = observed.by_user.take(raters)
     of_items = CSR(by_item.offsets, contiguous(places, np.int32), by_item.values)
-    return of_items, all_of_raters.masked(all_of_raters.columns < n_learned)
+    return of_items, all_of_raters.masked(all_of_raters.columns < n_learned), raters
 
 
 def with_noise_of_users(posterior: DrawsPosterior, ratings: CSR, is_touched: BoolArray, threads: int) -> DrawsPosterior:
@@ -194,12 +234,16 @@ def warm_states(
     assert posterior.trace is not None
     draws, chains = posterior.draws, posterior.trace.chains
     side = RatingBlock.of(observed.by_user, model.dtype, draws.offset, draws.scale)
+    every = np.arange(observed.n_users, dtype=np.int32)
+    known = replace(Known.of(observed, every, observed.by_user, every[:0]), item_attributes=None)
     per_chain = draws.items.shape[1] // chains
     states = []
     for chain in range(chains):
         last = per_chain * (chain + 1) - 1
-        kept = KeptDraw.of(draws, last, observed.n_users, observed.n_items, model.dtype)
+        kept = KeptDraw.of(draws, last, observed.n_users, observed.n_items, model.dtype, known)
         users, noise = kept.rows_given("user", side, kept.items, kept.noise, rng, threads)
         noise = model.likelihood.restart(noise)
-        states.append(GibbsState(users, kept.items, kept.user_population, kept.item_population, noise))
+        # Coefficients are drawn again: those of the items' bag are not kept.
+        of_users, of_items = draws.users.at(last), kept.item_population
+        states.append(GibbsState(users, kept.items, of_users, of_items, noise))
     return states

@@ -371,6 +371,9 @@ def _folded(
     """The shared part of both ways of folding in; ratings in units of the model, or unchanged."""
     _, n_draws, width = draws.items.shape
     means: FloatArray = np.empty((len(ratings), n_draws, width), np.float32)
+    linear = draws.user_linear()
+    if linear is not None and draws.user_means is not None:
+        means[:] = draws.user_means  # where latent responses start
     values = contiguous(ratings.values, np.float32)
     if is_standard:
         values = (values - np.float32(draws.offset)) / np.float32(draws.scale)
@@ -384,6 +387,7 @@ def _folded(
         alpha=draws.alpha,
         bias_precision=draws.users.bias_precisions if draws.has_biases else None,
         bias_linear=draws.users.bias_linear if draws.has_biases else None,
+        row_linear=linear,
         means=means,
         roots=roots,
         threads=threads,

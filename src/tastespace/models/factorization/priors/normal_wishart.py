@@ -229,20 +229,21 @@ class NormalWishartPrior:
     columns: ClassVar[None] = None
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
-        return NormalPopulation(*self._factors(n_factors).draw(rng), *(self.bias.draw(rng) if biases else ()))
+        return NormalPopulation(*self.factors(n_factors).draw(rng), *(self.bias.draw(rng) if biases else ()))
 
     def draw(self, rows: Factors, current: Population | None, rng: Generator) -> Population:
         of_rows = rows.moments
-        factors = self._factors(len(of_rows.total)).posterior(of_rows.n, of_rows.total, of_rows.gram)
+        factors = self.factors(len(of_rows.total)).posterior(of_rows.n, of_rows.total, of_rows.gram)
         bias = self.bias.posterior(of_rows.n, of_rows.bias_total, of_rows.bias_squares)
         return NormalPopulation(*factors.draw(rng), *(bias.draw(rng) if of_rows.has_bias else ()))
 
     def log_density(self, population: Population) -> float:
-        density = self._factors(len(population.mean)).log_density(population.mean, population.precision)
+        density = self.factors(len(population.mean)).log_density(population.mean, population.precision)
         if population.bias_precision:
             density += self.bias.log_density(population.bias_mean, population.bias_precision)
         return density
 
-    def _factors(self, n_factors: int) -> NormalWishartDistribution:
+    def factors(self, n_factors: int) -> NormalWishartDistribution:
+        """The prior of the mean and the precision of the factors."""
         degrees = float(n_factors) if self.degrees is None else self.degrees
         return NormalWishartDistribution(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)

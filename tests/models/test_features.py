@@ -1,0 +1,179 @@
+"""Features of users and items in BPMF: what goes into them, and what comes of them in answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tastespace as ts
+from tastespace import BPMF, Ratings, random_split
+from tastespace.data.csr import CSR
+from tastespace.errors import InvalidParameterError
+from tastespace.models.factorization.gibbs.posterior import evidence
+from tastespace.models.factorization.priors.design import Design, bag_of
+from tastespace.models.factorization.priors.features import FeaturePrior
+from tastespace.randomness import generator
+from tastespace.testing.toys import gaussian, ordinal, yes_no
+
+pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+
+SHORT = {"n_factors": 3, "chains": 2, "warmup": 10, "draws": 10, "thin": 1, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def split():
+    ratings, _ = gaussian(80, 40, n_factors=2, density=0.3, rng=generator(3))
+    described = ratings.with_item_features(
+        {str(item): {"kind": "ab"[k % 2]} for k, item in enumerate(ratings.items.ids)}
+    )
+    described = described.with_item_features("bag").with_user_features("bag")
+    return random_split(described, 0.2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(split):
+    return BPMF(**SHORT).fit(split.train)
+
+
+def pairs_in_bags(design, n_others, transposed=False):
+    """The pairs that the bag of a design knows."""
+    rows, columns = design.matrix[:, design.n_attributes :].nonzero()
+    assert design.n_features - design.n_attributes == n_others
+    return set(zip(columns, rows, strict=True) if transposed else zip(rows, columns, strict=True))
+
+
+def test_pairs_in_bags_are(split):
+    """Those of training and no others; the check fails for a pair that is planted."""
+    train, test = split.train, split.test
+    model = BPMF(**SHORT).story(train)
+    trained = set(zip(train.user_rows.tolist(), train.item_rows.tolist(), strict=True))
+    users, items = train.users.rows_of(test.users.ids), train.items.rows_of(test.items.ids)
+    held_out = set(zip(users[test.user_rows].tolist(), items[test.item_rows].tolist(), strict=True))
+    of_users = pairs_in_bags(model.user_prior.design, train.n_items)
+    of_items = pairs_in_bags(model.item_prior.design, train.n_users, transposed=True)
+    assert of_users == of_items == trained
+    assert not held_out & of_users
+    user, item = next(iter(held_out))
+    planted = CSR.group(
+        np.append(train.user_rows, np.int32(user)),
+        np.append(train.item_rows, np.int32(item)),
+        np.append(train.values, np.float32(1)),
+        train.n_users,
+    )
+    leaking = pairs_in_bags(Design.of(train.user_features, planted, train.n_items), train.n_items)
+    assert leaking & held_out == {(user, item)}
+
+
+def test_bags_have_the_pattern_and_not_the_ratings():
+    pairs = CSR(
+        np.array([0, 2, 2, 6]), np.array([0, 2, 1, 2, 3, -1], np.int32), np.array([5, 1, 2, 3, 4, 5], np.float32)
+    )
+    bag = bag_of(pairs, 5).toarray()
+    expected = np.zeros((3, 5))
+    expected[0, [0, 2]] = 2**-0.5
+    expected[2, [1, 2, 3]] = 3**-0.5  # -1 is no item of the vocabulary, and counts for nothing
+    np.testing.assert_allclose(bag, expected)
+
+
+def test_training_users_are_folded_in_as_the_sampler_draws_them(split, fitted):
+    """Their prior mean comes from the bag of their history: a user like them with the same history is believed the
+    same."""
+    train = split.train
+    user = train.users.ids[0]
+    mine = train.user_rows == 0
+    history = dict(zip(train.item_ids().filter(mine), train.values[mine].tolist(), strict=True))
+    known = fitted.recommend([user], 5)
+    new = fitted.recommend(["someone new"], 5, history=history)
+    np.testing.assert_array_equal(known.item_rows, new.item_rows)
+    np.testing.assert_allclose(known.scores, new.scores, rtol=1e-5)
+
+
+def test_users_are_normal_around_means_of_their_own(split, fitted):
+    """The belief about a user, written once more: prior mean mu + B^T x, precision Lambda + alpha V^T V."""
+    draws, train = fitted.posterior_.draws, split.train
+    rows = train.user_rows == 3
+    items, values = train.item_rows[rows], train.values[rows]
+    belief = fitted.about([train.users.ids[3]]).belief
+    means, _ = belief.means(0, 1)
+    s, width = 4, draws.n_factors + 1
+    bag = np.zeros(train.n_items)
+    bag[items] = len(items) ** -0.5
+    mean = np.append(draws.users.means[s], draws.users.bias_means[s])
+    mean = mean + bag @ draws.user_features.coefficients[:, s]
+    precision = np.zeros((width, width))
+    precision[:-1, :-1], precision[-1, -1] = draws.users.precisions[s], draws.users.bias_precisions[s]
+    others = draws.items[items, s].astype(np.float64)
+    target = (values - draws.offset) / draws.scale - others[:, -1]
+    others[:, -1] = 1
+    left = precision + draws.alpha[s] * others.T @ others
+    expected = np.linalg.solve(left, precision @ mean + draws.alpha[s] * others.T @ target)
+    np.testing.assert_allclose(means[0, s], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_evidence_counts_the_prior_of_each_user(split, fitted):
+    """log p(ratings | draw) by the book, up to a constant for all draws of a user."""
+    draws, train = fitted.posterior_.draws, split.train
+    history = train.by_user.take(np.array([5], np.int32))
+    found = evidence(draws.for_users(None, history), history, 1)[0]
+    expected = []
+    for s in range(4):
+        others = np.column_stack([draws.items[history.columns, s, :-1], np.ones(len(history.columns))]).astype(float)
+        shift = len(history.columns) ** -0.5 * draws.user_features.coefficients[history.columns, s].sum(axis=0)
+        mean = np.append(draws.users.means[s], draws.users.bias_means[s]) + shift
+        covariance = np.zeros((draws.n_factors + 1,) * 2)
+        covariance[:-1, :-1] = np.linalg.inv(draws.users.precisions[s])
+        covariance[-1, -1] = 1 / draws.users.bias_precisions[s]
+        spread = others @ covariance @ others.T + np.eye(len(others)) / draws.alpha[s]
+        target = (history.values - draws.offset) / draws.scale - draws.items[history.columns, s, -1] - others @ mean
+        expected.append(-(np.linalg.slogdet(spread)[1] + target @ np.linalg.solve(spread, target)) / 2)
+    np.testing.assert_allclose(np.diff(found[:4]), np.diff(expected), rtol=1e-2, atol=1e-2)
+
+
+def test_saved_models_answer_the_same(tmp_path, split, fitted):
+    ts.save(fitted, tmp_path / "model")
+    loaded = ts.load(tmp_path / "model")
+    users, items = split.test.user_ids(), split.test.item_ids()
+    np.testing.assert_array_equal(fitted.predict(users, items).mean, loaded.predict(users, items).mean)
+    kept = loaded.posterior_.draws.item_features
+    assert [group.name for group in kept.groups] == ["kind", "bag"]
+    assert kept.coefficients.shape[0] == kept.n_attributes == 2  # items that have a bag have draws of their own
+
+
+@pytest.mark.parametrize("likelihood", ["heteroscedastic", "ordinal", "logistic", "probit", "probit:negatives=uniform"])
+def test_every_likelihood_takes_features(likelihood):
+    if likelihood == "ordinal":
+        ratings = ordinal(60, 30, n_factors=2, density=0.3, rng=generator(4))[0]
+    elif likelihood in ("logistic", "probit"):
+        ratings = yes_no(60, 30, n_factors=2, density=0.3, rng=generator(4))[0]
+    else:
+        ratings = gaussian(60, 30, n_factors=2, density=0.3, rng=generator(4))[0]
+    if "negatives" in likelihood:
+        ratings = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids())
+    ratings = ratings.with_user_features("bag").with_item_features("bag")
+    model = BPMF(**SHORT, likelihood=likelihood).fit(ratings)
+    assert np.isfinite(model.recommend(ratings.users.ids[:3], 3).scores).all()
+    bag = model.posterior_.draws.user_features
+    assert bag.coefficients.shape == (ratings.n_items, 20, 4)
+
+
+def test_negatives_are_in_no_bag():
+    ratings = gaussian(60, 30, n_factors=2, density=0.3, rng=generator(4))[0]
+    chosen = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids()).with_user_features("bag")
+    both = chosen.take(np.arange(len(chosen)))
+    values = np.where(np.arange(len(chosen)) % 3 > 0, 1, 0).astype(np.float32)
+    model = BPMF(**SHORT, likelihood="probit:negatives=uniform")
+    design = model.story(ts.Ratings.from_arrays(both.user_ids(), both.item_ids(), values).with_user_features("bag"))
+    assert design.user_prior.design.matrix.nnz == int((values > 0).sum())
+
+
+def test_same_bytes_for_any_number_of_threads(split):
+    one, two = (BPMF(**SHORT, threads=n).fit(split.train).posterior_ for n in (1, 2))
+    np.testing.assert_array_equal(one.draws.items, two.draws.items)
+    np.testing.assert_array_equal(one.draws.user_features.coefficients, two.draws.user_features.coefficients)
+
+
+def test_features_need_a_prior_that_they_can_shift(split):
+    with pytest.raises(InvalidParameterError, match="prior='normal-wishart'"):
+        BPMF(**{**SHORT, "n_factors": "auto"}).fit(split.train)
+    model = BPMF(**SHORT).story(split.train)
+    assert isinstance(model.item_prior, FeaturePrior)
