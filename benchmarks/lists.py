@@ -17,6 +17,9 @@ the ratings of 1000 users at most. implicit and LightFM are given all pairs or t
 there, EASE also the ratings themselves. Differences to ours are paired, user by user, with a 95 % bootstrap over users.
 Coverage is the share of the catalogue in the lists of 10 of all users who are judged. Groups of items by popularity
 have a third of the training ratings each.
+
+--new-users: 300 users of ml-100k are kept from training; lists are made by none or a few of their ratings (seed 0).
+Liked, of the rest of their ratings: at least the mean of all of theirs, shrunk to that of all.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ import scipy.sparse as sp
 import tastespace as ts
 from tastespace.data.kinds import liked_from
 from tastespace.errors import TastespaceWarning
-from tastespace.evaluation.metrics import catalogue, order
+from tastespace.evaluation.metrics import catalogue
+from tastespace.evaluation.metrics import order as order_measures
 from tastespace.evaluation.resampling import Sums, bootstrap, middle
 
 JUDGED = 1500  # users at most
@@ -51,6 +55,8 @@ MARGINS = {"stars": 0.005, "implicit": 0.003}  # by which no interval of a rival
 MEASURES = {"stars": (("ndcg", 10), ("recall", 20)), "implicit": (("ndcg", 100), ("recall", 20))}
 JUDGED_BY = {"stars": ("ndcg@10", "recall@20"), "implicit": ("ndcg@100",)}
 KEPT = Path(__file__).parent.parent / "build" / "lists"  # what was found: the next run continues there
+RESULT = "lists"
+NEW_USERS_OF, NEW_USERS, GIVEN = "ml-100k", 300, (0, 1, 3, 10)  # the data set, how many, ratings of each
 OURS = {"stars": "joint", "implicit": "fit"}
 
 
@@ -140,10 +146,10 @@ class Part:
         for name, k in MEASURES[self.kind]:
             if name == "ndcg":
                 ideal = (np.arange(k) < self.n_wanted[:, None]).astype(float)
-                found[f"ndcg@{k}"] = order.ndcg(hits[:, :k].astype(float), ideal)
+                found[f"ndcg@{k}"] = order_measures.ndcg(hits[:, :k].astype(float), ideal)
             else:
                 most = self.n_wanted if self.kind == "stars" else np.minimum(self.n_wanted, k)
-                found[f"recall@{k}"] = order.recall(hits[:, :k], most)
+                found[f"recall@{k}"] = order_measures.recall(hits[:, :k], most)
         return found
 
     def value(self, lists: np.ndarray) -> float:
@@ -193,22 +199,27 @@ class Part:
 # The models: a part and settings to lists
 
 
-def listed(model: ts.Recommender, part: Part) -> np.ndarray:
-    """By a fitted model of ours."""
+def lists_of(model: ts.Recommender | np.ndarray, part: Part) -> np.ndarray:
+    """Those of a fitted model of ours; a peer has made them already."""
+    if not isinstance(model, ts.Recommender):
+        return model
     ids = part.train.users.ids.gather(part.users)
     found = model.recommend(ids, min(part.length, part.train.n_items), uncertainty=False).item_rows
     return np.asarray(found)
 
 
-def ours(model: Callable[..., ts.Recommender], as_choices: bool = False) -> Callable[..., np.ndarray]:
-    def lists(part: Part, **settings: Any) -> np.ndarray:
+def ours(model: Callable[..., ts.Recommender], as_choices: bool = False) -> Callable[..., ts.Recommender]:
+    def fitted(part: Part, **settings: Any) -> ts.Recommender:
         train = part.train
         if as_choices and part.kind == "stars":
             train = replace(train, values=np.ones_like(train.values), declared_kind="one-class")
-        fitted = model(**settings).fit(train)
-        return listed(fitted, part)
+        return model(**settings).fit(train)
 
-    return lists
+    return fitted
+
+
+def chosen(part: Part) -> ts.Recommender:
+    return ts.fit(part.train, seed=0, threads=1)
 
 
 def implicit_als(
@@ -274,12 +285,12 @@ def cornac_ease(part: Part, values: str, lamb: float, positive: bool) -> np.ndar
 
 @dataclass(frozen=True)
 class Model:
-    """One to compare: how it makes lists, and which settings are tried on a part of the training ratings.
+    """One to compare: how it is fitted or makes lists, and which settings are tried on a part of the training ratings.
 
     `stages` are tried one after the other: of each, the best change of the settings so far is kept.
     """
 
-    lists: Callable[..., np.ndarray] | None  # None: what `ts.fit` chooses
+    made: Callable[..., ts.Recommender | np.ndarray]
     stages: Sequence[Sequence[Mapping[str, Any]]] = ()
     start: Mapping[str, Any] = field(default_factory=dict)
     searched: Callable[..., np.ndarray] | None = None  # the same for the search, if that is faster
@@ -289,10 +300,10 @@ class Model:
         """The best on a fifth of each user's training ratings."""
         some = np.random.default_rng(1).permutation(train.n_users)[: self.most_users]
         inner = Part.of(train.take(np.flatnonzero(np.isin(train.user_rows, some))), kind, seed=1)
-        settings, lists = dict(self.start), self.searched or self.lists
+        settings, made = dict(self.start), self.searched or self.made
         for stage in self.stages:
             tried = [settings | change for change in stage[: 1 if quick else None]]
-            settings = max(tried, key=lambda some: inner.value(lists(inner, **some)))
+            settings = max(tried, key=lambda some: inner.value(lists_of(made(inner, **some), inner)))
         return settings
 
 
@@ -313,7 +324,7 @@ def models(kind: str) -> dict[str, Model]:
             "bpmf": Model(ours(ts.BPMF), start={"seed": 0}),
         }
     else:
-        found = {"fit": Model(None)}
+        found = {"fit": Model(chosen)}
         found["logistic"] = Model(
             ours(ts.LogisticMF), [grid(regularization=(2.0, 3.0, 4.0))], {"n_factors": 128, "seed": 0}
         )
@@ -352,49 +363,89 @@ def models(kind: str) -> dict[str, Model]:
     }
 
 
+PREDICTING = ("joint", "bpmf")
 FEW_DRAWS = {"chains": 1, "warmup": 1, "draws": 1, "seed": 0}  # where the rating side is not asked
 
 
 # What is found
 
 
-def measure(data: Path, name: str, who: str, quick: bool) -> dict[str, Any]:
-    """One model on one data set: what its lists are worth, in all and for each user."""
+def measure(data: Path, name: str, who: str, settings: dict[str, Any] | None, quick: bool) -> dict[str, Any]:
+    """One model on one data set: what its lists are worth, in all and for each user. No settings: they are searched.
+
+    For stars also the errors and intervals of models that predict ratings.
+    """
     warnings.simplefilter("ignore", TastespaceWarning)
     kind, read = SETS[name]
     part, model = Part.of(read(data), kind), models(kind)[who]
-    if model.lists is None:
-        fitted = ts.fit(part.train, seed=0, threads=1)
-        lists, settings = listed(fitted, part), dict(fitted.choice_ or {})
-    else:
+    if settings is None:
         settings = model.settings(part.train, kind, quick)
         ease_weights.cache_clear()
-        lists = model.lists(part, **settings)
+    made = model.made(part, **settings)
+    lists = lists_of(made, part)
     by_user = {measure: values.tolist() for measure, values in part.measured(lists).items()}
     figures = {measure: float(np.mean(values)) for measure, values in by_user.items()}
-    return {**figures, **part.catalogue(lists), "settings": settings, "by user": by_user}
+    found = {**figures, **part.catalogue(lists), "settings": settings, "by user": by_user}
+    if isinstance(made, ts.Recommender):
+        found["settings"] |= made.choice_ or {}
+        names = [name for name in ("regularization", "weight") if hasattr(made, f"{name}_")]
+        found |= {"found": {name: str(getattr(made, f"{name}_")) for name in names}} if names else {}
+        found |= {"ratings": predicted(part, made)} if who in PREDICTING and kind == "stars" else {}
+    return found
 
 
 def described(data: Path, name: str, quick: bool) -> dict[str, Any]:
-    """A data set, and for stars the errors and intervals of the models that predict ratings."""
-    warnings.simplefilter("ignore", TastespaceWarning)
+    """How large a data set is."""
     kind, read = SETS[name]
     part = Part.of(read(data), kind)
     sizes = {"users": part.train.n_users, "items": part.train.n_items, "training ratings": len(part.train)}
-    result = {"kind": kind, **sizes, "test ratings": len(part.test), "judged users": len(part.users)}
-    if kind == "stars" and not quick:
-        result["ratings"] = {
-            who: predicted(part, model(seed=0)) for who, model in (("joint", ts.Joint), ("bpmf", ts.BPMF))
-        }
-    return result
+    return {"kind": kind, **sizes, "test ratings": len(part.test), "judged users": len(part.users)}
 
 
 def predicted(part: Part, model: ts.Recommender) -> dict[str, float]:
-    found = model.fit(part.train).predict(part.test.user_ids(), part.test.item_ids())
+    found = model.predict(part.test.user_ids(), part.test.item_ids())
     low, high = found.interval(0.9).T
     values = part.test.values
     rmse = float(np.sqrt(np.mean((found.mean - values) ** 2, dtype=np.float64)))
     return {"rmse": rmse, "in 90 % intervals": float(np.mean((low <= values) & (values <= high)))}
+
+
+def measure_new_users(data: Path, name: str) -> dict[str, Any]:
+    """NDCG@10 for users of whom little is known: `joint`, by expected rating, and `popular`."""
+    warnings.simplefilter("ignore", TastespaceWarning)
+    ratings = SETS[name][1](data)
+    rng = np.random.default_rng(0)
+    is_new = np.isin(ratings.user_rows, rng.permutation(ratings.n_users)[:NEW_USERS])
+    train, own = ratings.take(np.flatnonzero(~is_new)), ratings.take(np.flatnonzero(is_new))
+    joint, popular = ts.Joint(seed=0).fit(train), ts.Popular().fit(train)
+    order = np.lexsort((rng.random(len(own)), own.user_rows))
+    place = np.empty(len(own), int)
+    place[order] = np.arange(len(own)) - np.repeat(own.by_user.offsets[:-1], own.by_user.counts)
+    liked = own.values >= liked_from(own.by_user, float(train.values.mean(dtype=np.float64)))[own.user_rows]
+    items, result = train.items.rows_of(own.item_ids()), {}
+    for n in GIVEN:
+        given = own.take(np.flatnonzero(place < n)) if n else None
+        is_wanted = liked & (place >= n)
+        n_wanted = np.bincount(own.user_rows[is_wanted], minlength=own.n_users)
+        wanted = np.zeros((own.n_users, train.n_items), bool)
+        here = is_wanted & (items >= 0)
+        wanted[own.user_rows[here], items[here]] = True
+        values = {}
+        for who, model, policy in (
+            ("joint", joint, "best"),
+            ("by rating", joint, "rating"),
+            ("popular", popular, "best"),
+        ):
+            lists = model.recommend(own.users.ids, 10, history=given, policy=policy, uncertainty=False).item_rows
+            hits = np.take_along_axis(wanted, np.maximum(lists, 0), 1) & (lists >= 0)
+            ideal = (np.arange(10) < n_wanted[:, None]).astype(float)
+            values[who] = order_measures.ndcg(hits.astype(float), ideal)[n_wanted > 0]
+        drawn = bootstrap({who: Sums.of_values(one) for who, one in values.items()}, RESAMPLES, 0)
+        found: dict[str, Any] = {who: float(one.mean()) for who, one in values.items()}
+        found["joint less popular, interval"] = middle(drawn["joint"] - drawn["popular"])
+        result[str(n)] = found | {"users": int(np.count_nonzero(n_wanted))}
+        print(name, n, found, flush=True)
+    return result
 
 
 def compared(result: dict[str, Any]) -> dict[str, Any]:
@@ -456,11 +507,10 @@ def show(results: Mapping[str, Any]) -> None:
                 ),
             )
         )
-    stars = {name: result["ratings"] for name, result in results.items() if "ratings" in result}
     print("\n## Predicted ratings: RMSE, share in 90 % intervals\n")
     rows = [
-        [name, *(f"{found[who][key]:.4f}" for who in ("joint", "bpmf") for key in ("rmse", "in 90 % intervals"))]
-        for name, found in stars.items()
+        [name, *(f"{found[who]['ratings'][key]:.4f}" for who in PREDICTING for key in ("rmse", "in 90 % intervals"))]
+        for name, found in ((name, result["models"]) for name, result in results.items() if result["kind"] == "stars")
     ]
     print(harness.markdown(["", "joint", "in 90 %", "bpmf", "in 90 %"], rows))
 
@@ -475,12 +525,19 @@ def difference(found: Mapping[str, Any], name: str) -> str:
 def main() -> None:
     options = harness.arguments(
         __doc__.splitlines()[0],
-        only={"nargs": "+", "choices": list(SETS), "help": "some of the data sets alone"},
+        only={"nargs": "+", "choices": list(SETS), "help": "some of the data sets; results of others are kept"},
         again={"nargs": "+", "default": [], "help": "models to measure again, or all; others that were are kept"},
+        new_users={"action": "store_true", "help": "measure lists for new users instead"},
+        same_settings={"action": "store_true", "help": f"those of results/{RESULT}.json, instead of searching again"},
     )
     if options.data is None:
         raise SystemExit("no data folder; pass --data DIR or set TASTESPACE_DATA")
     data, kept = Path(options.data), KEPT.with_name("lists-quick") if options.quick else KEPT
+
+    if options.new_users:
+        results = harness.in_fresh_process(1, measure_new_users, data, NEW_USERS_OF)
+        harness.save("lists_new_users", {"protocol": __doc__, NEW_USERS_OF: results}, options)
+        return
 
     def known(file: Path, who: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """What was measured before, or is now."""
@@ -489,19 +546,22 @@ def main() -> None:
             file.write_text(json.dumps(harness.in_fresh_process(1, function, data, *arguments, options.quick)))
         return json.loads(file.read_text())
 
+    file = harness.RESULTS / f"{RESULT}.json"
+    before = json.loads(file.read_text())["sets"] if file.exists() else {}
     results = {}
     for name in options.only or SETS:
         folder = kept / name
         result = known(folder / "described.json", "described", described, name)
         result["models"] = {}
         for who in models(result["kind"]):
-            found = result["models"][who] = known(folder / f"{who}.json", who, measure, name, who)
+            settings = before[name]["models"][who]["settings"] if options.same_settings and who != "fit" else None
+            found = result["models"][who] = known(folder / f"{who}.json", who, measure, name, who, settings)
             print(name, who, *(f"{value:.4f}" for value in list(found.values())[:2]), flush=True)
         results[name] = compared(result)
     show(results)
+    results = {name: (before | results)[name] for name in SETS if name in before or name in results}
     verdicts = verdicts_of(results)
-    if not options.only:
-        harness.save("lists", {"protocol": __doc__, "sets": results, "verdicts": verdicts}, options)
+    harness.save(RESULT, {"protocol": __doc__, "sets": results, "verdicts": verdicts}, options)
     print("\n" + "\n".join(verdicts))
 
 
