@@ -2,11 +2,10 @@
 
     python tests/net/compare_editions.py --old PATH_OR_PYTHON --new PATH_OR_PYTHON
 
-Each side is a source tree (its `src` goes on PYTHONPATH, with the compiled module in `src/tastespace` or in the
-interpreter's own install) or a Python interpreter. Nothing is compared with what was stored before: both sides are run
-now, by `edition/probe.py`. Arrays must have the same bytes and numbers be equal. What only the new side has is allowed
-and told; sentences (messages, remarks) are not compared, nor is what depends on time, place or version. Exit code 1
-when something differs.
+Each side is a Python interpreter, or a source tree: its `src` goes on PYTHONPATH, with its own environment (`.venv`) if
+there is one. Nothing is compared with what was stored before: both sides are run now, by `edition/probe.py`. Arrays
+must have the same bytes and numbers be equal. What only the new side has is allowed and told; sentences (messages,
+remarks) are not compared, nor is what depends on time, place or version. Exit code 1 when something differs.
 """
 
 from __future__ import annotations
@@ -77,10 +76,25 @@ def command_of(side: str) -> tuple[list[str], dict[str, str]]:
         source = path / "src" if (path / "src" / "tastespace").is_dir() else path
         if not (source / "tastespace").is_dir():
             sys.exit(f"{side} has no src/tastespace; expected a source tree of tastespace, or a Python interpreter")
-        return [sys.executable], environment | {"PYTHONPATH": str(source.resolve())}
+        own = path / ".venv" / "bin" / "python"
+        command = [str(own.absolute()) if own.exists() else sys.executable]
+        environment |= {"PYTHONPATH": str(source.resolve())}
+        check_imported(command, environment, source)
+        return command, environment
     if not (path.is_file() and os.access(path, os.X_OK)):
         sys.exit(f"there is no {side}; expected a source tree of tastespace, or a Python interpreter")
     return [str(path.absolute())], environment
+
+
+def check_imported(command: list[str], environment: dict[str, str], source: Path) -> None:
+    """Stop if an editable install of another tree comes before this one: it would be compared with itself."""
+    code = "import tastespace; print(tastespace.__file__)"
+    found = subprocess.run([*command, "-c", code], env=environment, cwd="/", capture_output=True, text=True)
+    if found.returncode or not Path(found.stdout.strip()).resolve().is_relative_to(source.resolve()):
+        sys.exit(
+            f"{command[0]} imports {found.stdout.strip() or found.stderr.strip()}, expected tastespace of {source}: "
+            "set up that tree (make test there), or pass the Python of an environment where it is installed"
+        )
 
 
 def probe(side: str, out: Path, pattern: str, shard: int, shards: int) -> float:

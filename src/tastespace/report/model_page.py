@@ -34,6 +34,7 @@ from tastespace.report.taste_map import METHODS, MIN_ITEMS, map_content, place_c
 from tastespace.storage import replace_file
 from tastespace.version import __version__
 
+PLAIN = (str, int)  # most attributes; yes and no are integers
 REASONS = 3  # number of ratings shown in favour of an item
 
 
@@ -73,13 +74,15 @@ def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
 
 def _value(cell: Any) -> Any:
     """Convert a value to one that JSON can hold."""
+    if cell is None or isinstance(cell, PLAIN):
+        return cell
     if isinstance(cell, pl.Series):
         cell = cell.to_list()
     if isinstance(cell, list):
         return [_value(part) for part in cell]
-    if isinstance(cell, float) and not isfinite(cell):
-        return None
-    return cell if cell is None or isinstance(cell, str | int | float | bool) else str(cell)
+    if isinstance(cell, float):
+        return cell if isfinite(cell) else None
+    return str(cell)
 
 
 def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:

@@ -112,7 +112,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json",
     )
     app.state.context = context
-    for part in (model, recommendations, users, pages):
+    for part in (recommendations, users, model, pages):  # in the order in which they are looked through
         app.include_router(part.router)
     middleware.install(app)
     if settings.origins:
