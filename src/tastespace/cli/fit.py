@@ -19,6 +19,7 @@ from tastespace.cli.data import WAYS
 from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.cli.saving import save_model
+from tastespace.data.formats.descriptions import read_descriptions
 from tastespace.data.formats.files import read_test
 from tastespace.data.formats.layout import Layout
 from tastespace.data.kinds import Kind
@@ -222,6 +223,7 @@ def fit(
     with _checkpointed(stages):
         seconds, found = _fit(choice, choose_for, recommender, observed, parts, refit, stages, other)
         recommender.choice_ = choice.summary(recommender) if choice.reason else None
+        recommender, n_unrated = _with_unrated(recommender, reading)
         measures = {key: measured.to_dict() for key, measured in found.items()}
         out = save_model(recommender, out, with_ratings=not without_ratings, measures=measures)
     sizes = options.sizes_of(recommender.ratings_)
@@ -233,6 +235,7 @@ def fit(
         **measures,
         "fit_seconds": round(seconds, 6),
         "refitted": refit,
+        "unrated_items": n_unrated,
         "holdout_by": None if holdout is None else holdout_by or "random",
         **sizes,
         "parameters": recommender.get_params(),
@@ -248,10 +251,28 @@ def fit(
         *([] if pick.reason is None else [f"model: {pick}"]),
         *([str(replace(choice.table(), note=""))] if choice.entries else []),
         f"{pick.name} fitted on {options.sizes_text(sizes, feedback)} in {seconds:.1f} s",
+        *([f"{n_unrated:,} items nobody has rated are known by their features"] if n_unrated else []),
     )
     if not json:
         _show(found, could_be_by_time=holdout_by is None and _has_times(observed))
         console.print_line(f"saved to {out}; next: tastespace recommend {out} {example}")
+
+
+def _with_unrated(recommender: Recommender, reading: Mapping[str, Any]) -> tuple[Recommender, int]:
+    """The model with the items of the item file that nobody has rated, if it knows items by features; how many."""
+    file, features = reading.get("items"), recommender.ratings_.item_features
+    if file is None or features is None or not features.n_columns or not recommender.learns_features:
+        return recommender, 0
+    table = read_descriptions(Path(file), skip=reading.get("bad_lines") == "skip")
+    unrated = table.filter(recommender.ratings_.items.rows_of(table["id"]) < 0).unique(
+        "id", keep="first", maintain_order=True
+    )
+    if not unrated.height:
+        return recommender, 0
+    recommender.warns = False  # Columns that are not features were named before.
+    grown = recommender.with_items(unrated.rename({"id": "item"}))
+    grown.choice_ = recommender.choice_
+    return grown, unrated.height
 
 
 def _choose(

@@ -121,6 +121,7 @@ def retrain(
     """Fit again on the ratings of a database, starting from MODEL; a worse model is not written."""
     try:
         from tastespace.service import retraining
+        from tastespace.service.catalogue import Catalogue
         from tastespace.service.promises.monitor import health_of
         from tastespace.service.promises.records import Records
         from tastespace.service.store import Store
@@ -138,7 +139,7 @@ def retrain(
                 console.print_result(json, told, f"not needed: the latest {n:,} ratings are what the model expects")
                 return
             console.err.print(f"needed: {health['drift']['because']}, since {health['drift']['since']}", markup=False)
-        stored = store.all_ratings()
+        stored, items = store.all_ratings(), Catalogue(store).all()
     began = time.perf_counter()
     with console.progress() as observer:
         found = retraining.retrain(
@@ -148,6 +149,7 @@ def retrain(
             tolerance=tolerance,
             force=force,
             choose_again=choose,
+            items=items,
             budget=budget,
             observer=observer,
         )

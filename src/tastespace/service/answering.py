@@ -72,7 +72,7 @@ class Answerer:
         if shown is None and wanted.user is not None and self.monitor is not None and _asks_for_shown(wanted):
             known = [ShownItem(item=item, at=at) for item, at in self.monitor.shown_to(wanted.user)]
             shown = _shown_table(query, known)
-        ranking = model.recommend(query, exclude=wanted.exclude or "seen", shown=shown, **options)
+        ranking = model.recommend(query, exclude=self._excluded(wanted.exclude), shown=shown, **options)
         explanation = None
         if wanted.explain and (ranking.item_rows >= 0).any():
             explanation = model.explain(query, ranking.item_ids.drop_nulls())
@@ -105,7 +105,7 @@ class Answerer:
         self._limit("n", wanted.n, MAX_QUESTIONS)
         options = wanted.model_dump(exclude={"user", "history", "exclude"})
         query = self._known(wanted).query
-        questions = self.loaded.recommender.ask(query, exclude=wanted.exclude or "seen", **options)
+        questions = self.loaded.recommender.ask(query, exclude=self._excluded(wanted.exclude), **options)
         answer = self._listed(questions) | {"user": wanted.user}
         trained, items = self.loaded.recommender.ratings_, answer["items"]
         about = attributes_of(trained, trained.items.rows_of([item["item"] for item in items]))
@@ -114,7 +114,11 @@ class Answerer:
 
     def similar(self, item: str, n: int, where: str | None, kind: SimilarKind | None) -> dict[str, Any]:
         self._limit("n", n)
-        answer = self._listed(self.loaded.recommender.similar_items([item], n, where=where, kind=kind))
+        answer = self._listed(
+            self.loaded.recommender.similar_items(
+                [item], n, exclude=list(self.loaded.removed) or None, where=where, kind=kind
+            )
+        )
         return answer | {"item": item}
 
     def _listed(self, lists: Lists) -> dict[str, Any]:
@@ -149,6 +153,10 @@ class Answerer:
             known = Known(version, self.loaded.about(about.user, self.store.history(about.user)))
             self.loaded.keep(about.user, known)
         return known
+
+    def _excluded(self, asked: list[str] | None) -> Any:
+        """What must not be in a list: what was asked for, and what was removed from the catalogue."""
+        return [*(asked or ()), *self.loaded.removed] or "seen"
 
     def _limit(self, name: str, n: int, largest: int = sys.maxsize) -> None:
         largest = min(largest, self.max_items)

@@ -30,7 +30,7 @@ from tastespace.service.maps import Maps
 from tastespace.service.monitoring import Metrics
 from tastespace.service.promises.monitor import Monitor
 from tastespace.service.promises.records import Records
-from tastespace.service.routes import model, pages, recommendations, users
+from tastespace.service.routes import items, model, pages, recommendations, users
 from tastespace.service.routes.parts import PROBLEMS
 from tastespace.service.settings import KEYS_VARIABLE, SETTINGS_VARIABLE, Settings, read_keys
 from tastespace.service.store import Store
@@ -112,14 +112,14 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json",
     )
     app.state.context = context
-    for part in (recommendations, users, model, pages):  # in the order in which they are looked through
+    for part in (recommendations, users, items, model, pages):  # in the order in which they are looked through
         app.include_router(part.router)
     middleware.install(app)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.origins),
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["Authorization", "X-API-Key", "Content-Type", "Idempotency-Key"],
         )
     # Otherwise a page of another site could reach a local service under its own host name (DNS rebinding).

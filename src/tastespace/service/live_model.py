@@ -21,8 +21,9 @@ from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceEr
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
+from tastespace.service.catalogue import Catalogue, stocked
 from tastespace.service.settings import Settings
-from tastespace.service.store import Activation, Store, Trial
+from tastespace.service.store import Activation, DatabaseError, Store, Trial
 from tastespace.storage import checksum_of, remove_abandoned, remove_folder
 
 
@@ -109,8 +110,32 @@ class Loaded:
     manifest: dict[str, Any]
     max_users: int
     activation: int = 0  # of the activation in use
+    removed: tuple[str, ...] = ()  # items that must not be shown
+    waiting: tuple[str, ...] = ()  # items that the model can only learn by another fit
+    _stock: tuple[int, Loaded] | None = None  # the same version with the items of the database, as of a change
+    _stocking: threading.Lock = field(default_factory=threading.Lock)
     _users: OrderedDict[str, Known] = field(default_factory=OrderedDict)
     _keeping: threading.Lock = field(default_factory=threading.Lock)
+
+    def stocked(self, catalogue: Catalogue) -> Loaded:
+        """The same version with the items of the database as they are now; in a thread, as it may take a moment."""
+        try:
+            revision = catalogue.revision()
+        except DatabaseError:
+            return self if self._stock is None else self._stock[1]  # Who needs the database finds out.
+        if not revision:
+            return self
+        kept = self._stock
+        if kept is not None and kept[0] == revision:
+            return kept[1]
+        with self._stocking:
+            if self._stock is None or self._stock[0] < revision:
+                made = stocked(self.recommender, catalogue.all())
+                made.recommender.warns = False
+                loaded = Loaded(self.version, made.recommender, self.manifest, self.max_users, self.activation)
+                loaded.removed, loaded.waiting = made.removed, made.waiting
+                self._stock = (revision, loaded)
+            return self._stock[1]
 
     def known(self, user: str, version: int) -> Known | None:
         """The cached belief about a user, if it is based on this version of their ratings."""

@@ -174,6 +174,45 @@ class CatalogueItem(Item):
     ratings: int = Field(description="Number of ratings in training.")
 
 
+Fact = str | bool | int | Finite | list[str] | list[Finite] | None
+
+
+class ItemChange(Message):
+    """What is to be said of an item from now on; null removes a value, what is left out stays."""
+
+    title: Annotated[str, Field(max_length=1000)] | None = None
+    attributes: dict[Annotated[str, Field(min_length=1, max_length=200)], Fact] = Field(
+        default_factory=dict, max_length=200, examples=[{"genres": ["Comedy"], "year": 2016}]
+    )
+
+
+class NewItem(ItemChange):
+    """An item that nobody has rated yet, in the terms of the attributes and features that the model was fitted with."""
+
+    item: Id = Field(examples=["new-1"])
+
+
+class NewItems(Message):
+    """New items, all or none of which are stored."""
+
+    items: list[NewItem] = Field(min_length=1, max_length=10_000)
+
+
+class StoredItems(BaseModel):
+    """New items that were stored."""
+
+    stored: int
+    recommendable: bool = Field(description="Whether they can be recommended from the next request on.")
+    remarks: list[str]
+
+
+class RemovedItem(BaseModel):
+    """An item that is never shown again."""
+
+    item: str
+    removed: bool
+
+
 class Items(BaseModel):
     """Items found by a search."""
 

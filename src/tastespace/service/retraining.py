@@ -8,8 +8,8 @@ one, among them what was found when that was chosen; or a model is chosen again,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from tastespace.models.base.posterior import abilities_of
 from tastespace.parameters import check_number
 from tastespace.progress import Observer, silent
 from tastespace.selection.choose import ModelChoice, choose
+from tastespace.service.catalogue import StoredItem, catalogued
 
 SHARE = 0.2  # of the ratings that the old model has not seen, the latest
 TOLERANCE = 0.005  # how much worse the new model may be, as a share of the old one's metric
@@ -89,9 +90,12 @@ def retrain(
     choose_again: bool = False,
     budget: float | None = None,
     index_seconds: float = 60.0,
+    items: Sequence[StoredItem] = (),
     observer: Observer = silent,
 ) -> Retraining:
     """A model like the old one, fitted on the ratings of a database (user, item, rating, time).
+
+    `items` are those of the database: what is said of them counts where they were rated.
 
     With `choose_again` which model it is, and its settings, are chosen on these ratings (`tastespace.choose`, with its
     `budget`). A worse model is an error (`WorseModelError`), unless it is forced. An index is chosen again if the old
@@ -99,7 +103,7 @@ def retrain(
     """
     check_number("share", share, above=0, below=1)
     check_number("tolerance", tolerance, least=0)
-    ratings = convert(stored, old)
+    ratings = convert(stored, old, items)
     is_new, n_gone = _unseen(ratings, old)
     comparison, begin, test = None, old, _latest(ratings, is_new, share)
     train = ratings.take(np.setdiff1d(np.arange(len(ratings)), test))
@@ -118,21 +122,27 @@ def retrain(
     return Retraining(final, comparison, int(is_new.sum()), n_gone)
 
 
-def convert(stored: pl.DataFrame, old: Recommender) -> Ratings:
-    """The stored ratings, with the id types, titles and attributes of the old model."""
+def convert(stored: pl.DataFrame, old: Recommender, items: Sequence[StoredItem] = ()) -> Ratings:
+    """The stored ratings, with the id types of the old model, and what it and the database know of users and items."""
     if not stored.height:
         raise DataError("the database has no ratings", expected="some to learn from")
-    before = old.ratings_
+    before = catalogued(old.ratings_, items)
     frame = stored.with_columns(_typed(stored["user"], before.users), _typed(stored["item"], before.items))
     is_timed = stored["time"].null_count() < stored.height
     frame = frame.with_columns(time=pl.from_epoch("time", "s")) if is_timed else frame.drop("time")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # Ratings imported with a model have no time.
         ratings = Ratings.from_frame(frame, kind=before.declared_kind)
-    users, items = before.users.rows_of(ratings.users.ids), before.items.rows_of(ratings.items.ids)
-    titles = None if before.item_titles is None else before.title_of(items)
-    known = ratings.with_items(titles, _attributes_at(before.item_attributes, items))
-    return known.with_users(_attributes_at(before.user_attributes, users))
+    user_rows, item_rows = before.users.rows_of(ratings.users.ids), before.items.rows_of(ratings.items.ids)
+    titles = None if before.item_titles is None else before.title_of(item_rows)
+    known = ratings.with_items(titles, _attributes_at(before.item_attributes, item_rows))
+    known = known.with_users(_attributes_at(before.user_attributes, user_rows))
+    of_items, of_users = before.item_features, before.user_features
+    return replace(
+        known,
+        item_features=None if of_items is None else of_items.take(item_rows, known.items),
+        user_features=None if of_users is None else of_users.take(user_rows, known.users),
+    )
 
 
 def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFrame | None:

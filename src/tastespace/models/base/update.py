@@ -221,10 +221,10 @@ def refuse(ratings: Ratings, wrong: BoolArray, problem: str, expected: str) -> N
         raise DataError(f"{len(places):,} of {len(ratings):,} {about}", expected=expected)
 
 
-def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
+def merge(old: Ratings, new: Ratings, seen: TrainingSummary, *, warns: bool = True) -> Merged:
     """Old ratings and new ones together."""
-    users, user_rows = _extended(old.users, new.users, "user")
-    items, item_rows = _extended(old.items, new.items, "item")
+    users, user_rows = _extended(old.users, new.users, "user", warns=warns)
+    items, item_rows = _extended(old.items, new.items, "item", warns=warns)
     who, what = user_rows[new.user_rows], item_rows[new.item_rows]
     keys = np.concatenate([old.user_rows, who]).astype(np.int64) * len(items) + np.concatenate([old.item_rows, what])
     values, times = np.concatenate([old.values, new.values]), _times(old, new)
@@ -275,7 +275,7 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     return Merged(ratings, news, is_touched)
 
 
-def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, IntArray]:
+def _extended(old: Vocabulary, new: Vocabulary, side: str, *, warns: bool) -> tuple[Vocabulary, IntArray]:
     """The old ids followed by new ones, and the rows of the new vocabulary in it."""
     rows = old.rows_of(new.ids)
     is_new = rows < 0
@@ -285,7 +285,7 @@ def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, 
     if known.dtype == pl.Int64 and strangers.dtype == pl.String and is_canonical_integer(strangers).all():
         strangers = strangers.cast(pl.Int64)  # as it was typed, or read beside words
     if known.dtype != strangers.dtype:
-        if known.dtype != pl.String:
+        if known.dtype != pl.String and warns:
             warn(f"{side} ids were integers and are texts from now on, because of the new id {strangers[0]!r}")
         known, strangers = known.cast(pl.String), strangers.cast(pl.String)
     rows[is_new] = len(old) + np.arange(len(strangers), dtype=np.int32)

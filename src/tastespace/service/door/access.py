@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter
@@ -14,9 +15,10 @@ from fastapi import HTTPException, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from tastespace.service.answering import Answerer
+from tastespace.service.catalogue import Catalogue
 from tastespace.service.door.connections import network_of
 from tastespace.service.door.limits import Queue, Rates
-from tastespace.service.live_model import LiveModel
+from tastespace.service.live_model import LiveModel, Loaded
 from tastespace.service.maps import Maps
 from tastespace.service.monitoring import Metrics
 from tastespace.service.promises.monitor import Monitor
@@ -46,10 +48,18 @@ class Context:
     maps_waiting: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4))
     _threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(3))  # of both queues together
 
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(self.store)
+
+    def loaded(self, user: str | None = None) -> Loaded:
+        """The version that is current for a user, with the items of the database; ask in a thread."""
+        return self.live.of_user(user).stocked(self.catalogue)
+
     def answerer(self, user: str | None = None) -> Answerer:
         """Answers with the version that is current for a user, even if another one is activated meanwhile."""
         monitor = self.monitor if self.monitor.is_on else None
-        return Answerer(self.live.of_user(user), self.store, self.metrics, self.settings.max_items, monitor)
+        return Answerer(self.loaded(user), self.store, self.metrics, self.settings.max_items, monitor)
 
     async def compute(self, client: str, ask: Callable[[], Result], *, is_slow: bool = False) -> Result:
         """Ask the model in a thread when it is this client's turn; the client is charged for the time it takes."""

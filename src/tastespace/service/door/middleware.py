@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tastespace.errors import ArtifactError, MissingExtraError, TastespaceError, UnknownIdError
+from tastespace.service.catalogue import KnownItemError
 from tastespace.service.monitoring import REQUEST, Metrics
 from tastespace.service.settings import Settings
 from tastespace.service.store import ConflictError, DatabaseError, RepeatedKeyError
@@ -35,6 +36,7 @@ STATUSES: tuple[tuple[type[TastespaceError], int, str], ...] = (
     (ConflictError, 503, "written at the same time"),
     (DatabaseError, 503, "the ratings database does not answer"),
     (RepeatedKeyError, 409, "key used before"),
+    (KnownItemError, 409, "item known already"),
     (UnknownIdError, 404, "unknown"),
     (ArtifactError, 503, "no such model"),
     (MissingExtraError, 501, "not installed"),

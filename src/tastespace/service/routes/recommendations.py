@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,7 +15,7 @@ from tastespace.errors import UnknownIdError
 from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of
 from tastespace.service import messages
-from tastespace.service.answering import as_json
+from tastespace.service.answering import Answerer, as_json
 from tastespace.service.door.access import Context, authenticate, context_of
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import Id, PredictionRequest, QuestionRequest, RecommendationRequest
@@ -45,16 +47,16 @@ async def recommendations(context: ServiceContext, client: Reader, wanted: Recom
 
 
 async def _recommend(context: Context, client: str, wanted: RecommendationRequest) -> Response:
-    answerer = context.answerer(wanted.user)
-    found = await context.compute(client, lambda: answerer.recommendations(wanted), is_slow=wanted.is_slow)
+    answer = partial(_answer, context, wanted.user, lambda answerer: answerer.recommendations(wanted))
+    found = await context.compute(client, answer, is_slow=wanted.is_slow)
     return parts.respond(found)
 
 
 @router.post("/predictions", response_model=messages.Predictions)
 async def predictions(context: ServiceContext, client: Reader, wanted: PredictionRequest) -> Response:
     """How a user would rate these items, with uncertainty."""
-    answerer = context.answerer(wanted.user)
-    found = await context.compute(client, lambda: as_json(answerer.predictions(wanted)), is_slow=wanted.is_slow)
+    answer = partial(_answer, context, wanted.user, lambda answerer: as_json(answerer.predictions(wanted)))
+    found = await context.compute(client, answer, is_slow=wanted.is_slow)
     return parts.respond(found)
 
 
@@ -78,8 +80,13 @@ async def questions(context: ServiceContext, client: Reader, wanted: QuestionReq
 
 
 async def _ask(context: Context, client: str, wanted: QuestionRequest) -> Response:
-    answerer = context.answerer(wanted.user)
-    return parts.respond(await context.compute(client, lambda: as_json(answerer.questions(wanted)), is_slow=True))
+    answer = partial(_answer, context, wanted.user, lambda answerer: as_json(answerer.questions(wanted)))
+    return parts.respond(await context.compute(client, answer, is_slow=True))
+
+
+def _answer(context: Context, user: str | None, ask: Callable[[Answerer], str]) -> str:
+    """Ask the version that is current for a user, with the items of the database as they are now."""
+    return ask(context.answerer(user))
 
 
 @router.get("/items", response_model=messages.Items, tags=["items"])
@@ -87,8 +94,9 @@ async def search_items(
     context: ServiceContext, client: Reader, search: Search = "", limit: Limit = 20, offset: Offset = 0
 ) -> Response:
     """Items by title, the most rated first; all items without a search."""
-    loaded = context.live.current
-    return parts.respond(await context.compute(client, lambda: as_json(_found(loaded, search, limit, offset))))
+    return parts.respond(
+        await context.compute(client, lambda: as_json(_found(context.loaded(), search, limit, offset)))
+    )
 
 
 def _found(loaded: Loaded, search: str, limit: int, offset: int) -> dict[str, Any]:
@@ -99,18 +107,19 @@ def _found(loaded: Loaded, search: str, limit: int, offset: int) -> dict[str, An
         if loaded.titles is not None:
             found = found | loaded.titles.str.contains(text, literal=True)
         rows = np.flatnonzero(found.to_numpy())
+    rows = np.setdiff1d(rows, loaded.recommender.ratings_.items.rows_of(list(loaded.removed)))
     rows = rows[np.argsort(-loaded.popularity[rows], kind="stable")]
-    return {"total": len(rows), "items": _describe(loaded, rows[offset : offset + limit])}
+    return {"total": len(rows), "items": describe_items(loaded, rows[offset : offset + limit])}
 
 
 @router.get("/items/{item}", response_model=messages.CatalogueItem, tags=["items"])
 def one_item(context: ServiceContext, client: Reader, item: ItemId) -> Response:
     """Title, attributes and number of ratings of an item."""
-    loaded = context.live.current
+    loaded = context.loaded()
     rows = loaded.recommender.ratings_.items.rows_of([item])
-    if rows[0] < 0:
+    if rows[0] < 0 or item in loaded.removed:
         raise UnknownIdError(f"the model knows no item {item!r}")
-    return parts.respond(_describe(loaded, rows)[0])
+    return parts.respond(describe_items(loaded, rows)[0])
 
 
 @router.get("/items/{item}/similar", response_model=messages.SimilarItems, tags=["items"])
@@ -123,11 +132,11 @@ async def similar(
     kind: SimilarKind | None = None,
 ) -> Response:
     """The items most similar to one: all, or those that are alternatives or complements."""
-    answerer = context.answerer()
-    return parts.respond(await context.compute(client, lambda: as_json(answerer.similar(item, n, where, kind))))
+    answer = partial(_answer, context, None, lambda answerer: as_json(answerer.similar(item, n, where, kind)))
+    return parts.respond(await context.compute(client, answer))
 
 
-def _describe(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:
+def describe_items(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:
     ratings = loaded.recommender.ratings_
     ids, titles = ratings.items.at(rows).cast(pl.String), ratings.title_of(rows)
     columns = (ids, titles, attributes_of(ratings, rows), loaded.popularity[rows])

@@ -57,7 +57,7 @@ def one_user(context: ServiceContext, client: Reader, user: UserId) -> Response:
 def history(context: ServiceContext, client: Reader, user: UserId, limit: Limit = 100, offset: Offset = 0) -> Response:
     """The ratings of a user, newest first."""
     total, rows = context.store.ratings_of(user, limit, offset)
-    trained = context.live.current.recommender.ratings_
+    trained = context.loaded().recommender.ratings_
     titles = trained.title_of(trained.items.rows_of([row.item_id for row in rows]))
     ratings = [
         {"item": row.item_id, "title": title, "rating": row.value, "at": row.rated_at and utc(row.rated_at).isoformat()}
@@ -112,7 +112,7 @@ def forget(context: ServiceContext, client: Writer, user: UserId) -> Response:
 
 
 def _store(context: Context, new: list[RatingRow], client: str, key: str | None) -> Response:
-    _check(context.live.current, new, accepts_new=context.settings.new_items)
+    _check(context.loaded(), new, accepts_new=context.settings.new_items)
     body = json.dumps({"stored": len(new)})
     once = None if key is None else RequestKey(client, key, _fingerprint(new))
     watched = _watched(context, new)
@@ -140,6 +140,7 @@ def _check(loaded: Loaded, new: list[RatingRow], *, accepts_new: bool) -> None:
     """Refuse ratings that the model cannot use, before anything is stored."""
     items, ratings = [one.item for one in new], loaded.recommender.ratings_
     unknown = [item for item, row in zip(items, ratings.items.rows_of(items), strict=True) if row < 0]
+    unknown = [item for item in unknown if item not in loaded.waiting]
     if unknown and not accepts_new:
         raise UnknownIdError(f"the model knows no item {named(dict.fromkeys(unknown))}")
     loaded.recommender.check_ratings(Ratings.from_arrays([one.user for one in new], items, [one.value for one in new]))
