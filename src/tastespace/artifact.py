@@ -21,7 +21,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from math import inf
@@ -138,13 +138,19 @@ def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> 
     check_writable(path)
     recommender = load(path, with_index=False, models=models)
     check_fits(tuned, recommender)
-    known = {name: digest for name, digest in manifest.get("sha256", {}).items() if name not in (INDEX, MANIFEST)}
-    n_bytes = sum(array.nbytes for array in tuned.index.arrays().values())
-    with _writing(path, n_bytes) as folder:
-        for name in manifest["files"]:
-            if name != INDEX:
-                storage.link(path / name, folder / name)
+    with rewriting(path, manifest, [INDEX]) as folder:
         _write_index(folder, tuned, recommender, manifest)
+
+
+@contextmanager
+def rewriting(path: Path, manifest: dict[str, Any], changed: Collection[str]) -> Iterator[Path]:
+    """A folder that replaces an artifact: it has the same files, but for those that change, which the caller writes."""
+    stays = manifest["files"].keys() - set(changed)
+    known = {name: digest for name, digest in manifest.get("sha256", {}).items() if name in stays}
+    with _writing(path, sum(size for name, size in manifest["files"].items() if name not in stays)) as folder:
+        for name in stays:
+            storage.link(path / name, folder / name)
+        yield folder
         _write_manifest(folder, manifest, known)
 
 

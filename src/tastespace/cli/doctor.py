@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import platform
 import re
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from tastespace import artifact, storage, threads
 from tastespace.cli import console
-from tastespace.cli.options import Json
+from tastespace.cli.options import Database, Json, State, require
 from tastespace.errors import ArtifactError
 from tastespace.version import __version__
 
@@ -22,13 +23,36 @@ FOR_DEVELOPERS = ("all", "docs", "test", "dev")  # extras that users of the libr
 
 def doctor(
     model: Annotated[Path | None, Argument(help="Folder of a fitted model to check.", metavar="[MODEL]")] = None,
+    about: Annotated[
+        str | None, Option(metavar="USER", help="Show where a service of MODEL has something of this user.")
+    ] = None,
+    database: Database = None,
+    state: State = None,
     json: Json = False,
 ) -> None:
     """Print versions, threads, the instruction set and the installed extras; or check a model."""
-    if model is None:
+    if about is not None:
+        require(model is not None, "--about needs a MODEL")
+        assert model is not None
+        _print_about(model, about, database, state, json)
+    elif model is None:
         _print_machine(json)
     else:
         _check_model(model, json)
+
+
+def _print_about(model: Path, user: str, database: str | None, state: Path | None, json: bool) -> None:
+    from tastespace.cli.serve import holdings_of
+
+    with closing(holdings_of(model, database, state)) as holdings:
+        content = holdings.about(user)
+    rows = ", ".join(f"{n:,} in {table}" for table, n in content["database"].items() if n and table != "people")
+    mark = "a mark that the user was deleted" if content["was_deleted"] else ""
+    known = "the user has been seen" if content["database"].get("people") and not mark else ""
+    places = {str(model): content["model"], **{f"version {name}": n for name, n in content["versions"].items()}}
+    lines = [f"database: {'; '.join(filter(None, [rows, known, mark])) or 'nothing'}"]
+    lines += [f"{place}: {'nothing' if n is None else f'{n:,} ratings'}" for place, n in places.items()]
+    console.print_result(json, content, *lines)
 
 
 def _check_model(path: Path, json: bool) -> None:

@@ -50,6 +50,15 @@ Budget = Annotated[
         show_default="10 times the fit, at least 60",
     ),
 ]
+Database = Annotated[
+    str | None,
+    Option(
+        "--db",
+        envvar="TASTESPACE_DATABASE",
+        help="URL of the ratings database; SQLite in the state folder by default.",
+    ),
+]
+State = Annotated[Path | None, Option(help="Folder of versions and database; MODEL-state by default.")]
 Threads = Annotated[int | None, Option(help="Threads to use; all cores by default.", show_default=False)]
 
 

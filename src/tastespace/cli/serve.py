@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from tastespace import artifact
 from tastespace.cli import console, options
@@ -18,6 +18,7 @@ from tastespace.errors import MissingExtraError
 from tastespace.models import MODELS
 
 if TYPE_CHECKING:
+    from tastespace.service.holdings import Holdings
     from tastespace.service.settings import Settings
 
 
@@ -26,15 +27,8 @@ def serve(
     host: Annotated[str, Option(help="Address to listen on; needs keys unless it is loopback.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port to listen on; 0 for any.", min=0, max=65535)] = 8000,
     workers: Annotated[int, Option(help="Number of worker processes.", min=1)] = 1,
-    database: Annotated[
-        str | None,
-        Option(
-            "--db",
-            envvar="TASTESPACE_DATABASE",
-            help="URL of the ratings database; SQLite in the state folder by default.",
-        ),
-    ] = None,
-    state: Annotated[Path | None, Option(help="Folder of versions and database; MODEL-state by default.")] = None,
+    database: options.Database = None,
+    state: options.State = None,
     keys: Annotated[Path | None, Option(help="File of API keys.")] = None,
     new_items: Annotated[
         bool, Option("--new-items", help="Store ratings of items unknown to the model, for the next retraining.")
@@ -181,3 +175,33 @@ def retrain(
         *([f"model: {content['model']}, because {(found.recommender.choice_ or {})['because']}"] if choose else []),
         f"saved to {out}; a service of this folder loads it after POST /v1/model/reload",
     )
+
+
+def forget(
+    model: Model,
+    users: Annotated[list[str] | None, Argument(help="Ids of users.", metavar="[USER]...", show_default=False)] = None,
+    deleted: Annotated[bool, Option("--deleted", help="All users who were deleted in the database.")] = False,
+    database: options.Database = None,
+    state: options.State = None,
+    json: Json = False,
+) -> None:
+    """Erase users from the database, the model and the versions that a service keeps."""
+    options.require(bool(users) != deleted, "expected either users or --deleted")
+    holdings = holdings_of(model, database, state)
+    with closing(holdings):
+        content = holdings.erase(users or holdings.deleted())
+    n = len(content["users"])
+    lines = [f"{n:,} user{'' if n == 1 else 's'}: {content['ratings']:,} ratings were deleted from the database"]
+    lines += [f"{place}: {found:,} erased" for place, found in content["places"].items()]
+    console.print_result(json, content, *lines)
+
+
+def holdings_of(model: Path, database: str | None, state: Path | None) -> Holdings:
+    """All places where a service of this model keeps users."""
+    try:
+        from tastespace.service.holdings import Holdings
+        from tastespace.service.settings import Settings
+    except ImportError as error:
+        raise MissingExtraError("finding what a service stores of users", "serve") from error
+    resolved = None if state is None else str(state.resolve())
+    return Holdings(Settings(model=str(model.resolve()), state=resolved, database=database))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,12 @@ class Versions:
             raise ArtifactError(f"{model}: the artifact cannot be read ({error.strerror})") from error
         return f"{manifest['model']}-{hashlib.sha256(known_by).hexdigest()[:12]}"
 
+    def kept(self) -> list[str]:
+        """The versions that are kept here."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(entry.name for entry in self.folder.iterdir() if (entry / artifact.MANIFEST).is_file())
+
     def drop(self, version: str) -> None:
         remove_folder(self.path(version))
 
@@ -83,6 +90,8 @@ class Versions:
 
 
 log = logging.getLogger("tastespace.service")
+LOOK_SECONDS = 5.0  # between looks for cached users who were deleted
+FORGET = "forget"  # the reason of an activation of a version from which users were erased
 MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # cached answers per user; maximum length of one, with its request
 
 
@@ -157,6 +166,17 @@ class Loaded:
             while len(self._users) > self.max_users:
                 self._users.popitem(last=False)
 
+    def users(self) -> dict[str, int]:
+        """The cached users, and the version of their ratings."""
+        with self._keeping:
+            return {user: known.version for user, known in self._users.items()}
+
+    def let_go(self, users: Iterable[str]) -> None:
+        """Drop what is cached about users."""
+        with self._keeping:
+            for user in users:
+                self._users.pop(user, None)
+
     def keep_answer(self, known: Known, question: str, answer: Kept) -> None:
         """Cache an answer unless it is very long, and only a few per user."""
         if len(question) + len(answer[0]) > MAX_ANSWER_LENGTH:
@@ -226,6 +246,7 @@ class LiveModel:
     _challenge: tuple[Trial, Loaded] | None = None  # the version that answers some users, where there is one
     problem: str | None = None  # why this worker does not answer with the version that is active in the database
     _refused_trial: int | None = None
+    _next_look: float = 0.0
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
@@ -353,7 +374,12 @@ class LiveModel:
             if activation.id == self.current.activation or source == self._refused:
                 return
             try:
-                self._answer_with(self._obtained(activation.version), activation.id)
+                # After users were erased the version is the same, without them.
+                loaded = self._obtained(activation.version, again=activation.reason == FORGET)
+                if activation.reason == FORGET and self._challenge is not None:
+                    trial = self._challenge[0]
+                    self._challenge = (trial, self._obtained(trial.version, again=True))
+                self._answer_with(loaded, activation.id)
                 log.info("the version %s answers now", activation.version)
             except TastespaceError as error:
                 self._refused = source
@@ -365,11 +391,20 @@ class LiveModel:
             try:
                 self.refresh()
                 self._follow_trial()
+                self._let_go_of_deleted()
             except TastespaceError as error:
                 log.warning("cannot look for another model: %s", error)
             except Exception:
                 # A worker that stopped checking would keep the old version forever.
                 log.exception("cannot look for another model")
+
+    def _let_go_of_deleted(self) -> None:
+        """Drop what is cached about users who were deleted, by whatever worker: asked for every few seconds."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        for loaded in [self.current, *([] if self._challenge is None else [self._challenge[1]])]:
+            loaded.let_go(self.store.deleted_among(loaded.users()))
 
     def stop(self) -> None:
         self._stopped.set()
@@ -399,12 +434,12 @@ class LiveModel:
         log.info("the version %s answers now (%s)", version, reason)
         return Swap(activation, None if before is None else before.version)
 
-    def _obtained(self, version: str) -> Loaded:
+    def _obtained(self, version: str, *, again: bool = False) -> Loaded:
         """A version, loaded; one that is not kept here, or damaged, is taken from the artifact if that is the same."""
         problem = ArtifactError(f"the version {version} is not kept in {self.versions.folder}")
         if self.versions.has(version):
             try:
-                return self._load(version)
+                return self._load(version, again=again)
             except ArtifactError as error:
                 problem = error
         try:
@@ -443,11 +478,11 @@ class LiveModel:
             text = "%s is not the version %s, which was active last and still is; POST /v1/model/reload activates it"
             log.warning(text, self._folder, self.current.version)
 
-    def _load(self, version: str, *, verify: bool = False) -> Loaded:
+    def _load(self, version: str, *, verify: bool = False, again: bool = False) -> Loaded:
         """Load a version and compute a first answer, which reveals errors and fills caches."""
-        if self._current is not None and self._current.version == version:
+        if not again and self._current is not None and self._current.version == version:
             return self._current
-        if self._challenge is not None and self._challenge[1].version == version:
+        if not again and self._challenge is not None and self._challenge[1].version == version:
             return self._challenge[1]
         path = self.versions.path(version)
         recommender = artifact.load(path, verify=verify).set_params(threads=1)

@@ -350,6 +350,14 @@ class UserHistory(BaseModel):
     ratings: list[StoredRating]
 
 
+class UserExport(BaseModel):
+    """Everything that is stored about a user."""
+
+    user: str
+    database: dict[str, list[dict[str, Any]]] = Field(description="The rows of each table.")
+    versions: dict[str, int] = Field(description="Kept versions of the model that know the user, with their ratings.")
+
+
 class StoredCount(BaseModel):
     """How many ratings were stored."""
 

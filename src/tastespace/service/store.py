@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -339,6 +339,31 @@ class Store:
 
         return self.written(write)
 
+    def deleted(self) -> list[str]:
+        """Users who were deleted, and have no ratings now."""
+        has_none = ~sa.exists().where(ratings.c.user_id == people.c.id)
+        query = sa.select(people.c.id).where(people.c.deleted_at.is_not(None), has_none).order_by(people.c.id)
+        with self.read() as connection:
+            return list(connection.execute(query).scalars())
+
+    def deleted_among(self, users: Mapping[str, int]) -> list[str]:
+        """Those of some users who were deleted after these versions of their ratings."""
+        if not users:
+            return []
+        query = sa.select(people.c.id, people.c.version).where(people.c.deleted_at.is_not(None), people.c.id.in_(users))
+        with self.read() as connection:
+            return [row.id for row in connection.execute(query) if row.version > users[row.id]]
+
+    def about(self, user: str) -> dict[str, list[dict[str, Any]]]:
+        """Everything that the database has about a user: the rows of each table, without the id."""
+        tables = {"people": people.c.id, **{each.name: each.c.user_id for each in (ratings, shown, judged)}}
+        found = {}
+        with self.read() as connection:
+            for name, column in tables.items():
+                rows = connection.execute(sa.select(column.table).where(column == user)).mappings()
+                found[name] = [{key: _plain(value) for key, value in row.items() if key != column.name} for row in rows]
+        return found
+
     def counts(self) -> tuple[int, int]:
         """Number of ratings, and of users who have or had some."""
         count = sa.select(sa.func.count())
@@ -633,6 +658,11 @@ def _begin_immediate(connection: sa.Connection) -> None:
 
 def _blocks(rows: list[Any]) -> Iterator[list[Any]]:
     return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON."""
+    return utc(value).isoformat() if isinstance(value, datetime) else value
 
 
 def utc(at: datetime) -> datetime:

@@ -10,11 +10,21 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 
+from tastespace import erasure
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.service.door.access import Context
 from tastespace.service.live_model import Loaded
-from tastespace.service.messages import DeletedUser, NewRating, RatingBatch, StoredCount, User, UserHistory, Users
+from tastespace.service.messages import (
+    DeletedUser,
+    NewRating,
+    RatingBatch,
+    StoredCount,
+    User,
+    UserExport,
+    UserHistory,
+    Users,
+)
 from tastespace.service.promises.monitor import Rated
 from tastespace.service.routes import parts
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Writer
@@ -66,6 +76,17 @@ def history(context: ServiceContext, client: Reader, user: UserId, limit: Limit 
     return parts.respond({"user": user, "total": total, "ratings": ratings})
 
 
+@router.get("/users/{user}/export", response_model=UserExport)
+def export(context: ServiceContext, client: Reader, user: UserId) -> Response:
+    """Everything that is stored about a user: ratings, what was shown, and the versions of the model that know them."""
+    found, versions = context.store.about(user), context.live.versions
+    known = {name: erasure.count_ratings(versions.path(name), user) for name in versions.kept()}
+    versions_of_user = {name: n for name, n in known.items() if n is not None}
+    if not any(found.values()) and not versions_of_user:
+        raise UnknownIdError(f"the user {user!r} is unknown")
+    return parts.respond({"user": user, "database": found, "versions": versions_of_user})
+
+
 @router.put("/users/{user}/ratings/{item}", response_model=StoredCount)
 def rate(
     context: ServiceContext,
@@ -103,12 +124,14 @@ def rate_many(
 def forget(context: ServiceContext, client: Writer, user: UserId) -> Response:
     """Delete all ratings of a user. What the model learned from them is no longer used for this user.
 
-    The ratings leave the model itself with the next retraining.
+    The ratings leave the artifact and the kept versions with `tastespace forget`, or the next retraining.
     """
     if not context.store.person(user).version and not context.monitor.shown_to(user):
         raise UnknownIdError(f"the user {user!r} is unknown")
     context.monitor.forget(user)
-    return parts.respond({"user": user, "forgotten": context.store.forget(user)})
+    forgotten = context.store.forget(user)
+    context.live.of_user(user).let_go([user])
+    return parts.respond({"user": user, "forgotten": forgotten})
 
 
 def _store(context: Context, new: list[RatingRow], client: str, key: str | None) -> Response:
