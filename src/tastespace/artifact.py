@@ -225,6 +225,10 @@ def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
         raise ArtifactError(f"{path}: the {MANIFEST} has an invalid {', '.join(wrong)}; fit or copy it again")
     manifest.setdefault("parts", {MAIN_PART: POSTERIOR})
     checksums = dict(manifest.get("sha256", {}))
+    odd = [name for name, size in manifest["files"].items() if type(size) is not int]
+    odd += [name for name, checksum in checksums.items() if not isinstance(checksum, str)]
+    if odd:
+        raise ArtifactError(f"{path}: the {MANIFEST} has an invalid size or checksum of {odd[0]}; fit or copy it again")
     checksums.pop(MANIFEST, None)
     for name in (*manifest["files"], *manifest["parts"].values(), *checksums):
         if not isinstance(name, str) or not _FILE.fullmatch(name):
