@@ -11,7 +11,8 @@ lists      as known, without how sure each entry is
 
 at 1, 8 and 32 connections; with the processor time of the workers a request, which says more than requests a second
 where other programs run beside. Then memory: the resident set of the workers while known users and new ratings come
-for ten minutes. Targets: 500 a second (known) and 100 (strangers), p99 below 100 ms at 8 connections, no errors.
+for ten minutes. And known users and ratings with SQLite and PostgreSQL in turn. Targets: 500 a second (known) and 100
+(strangers), p99 below 100 ms at 8 connections, no errors.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ def model(options: Any) -> Path:
 class Server:
     """`tastespace serve`, from a state folder of its own."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(self, folder: Path, workers: int = 2, *more: str) -> None:
         self._state = Path(tempfile.mkdtemp(prefix="tastespace-load-"))
         program = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "serve", str(folder)]
         options = ["--workers", str(workers), "--port", "0", "--rate", "0", "--log-level", "warning"]
-        options += ["--state", str(self._state), "--cached-users", str(2 * KNOWN)]
+        options += ["--state", str(self._state), "--cached-users", str(2 * KNOWN), *more]
         self._process = subprocess.Popen([*program, *options], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.url = re.findall(r"http://\S+?/v1", self._process.stdout.readline())[0]
@@ -200,6 +201,41 @@ def answers(options: Any) -> list[str]:
     return verdicts
 
 
+def databases(options: Any) -> list[str]:
+    """SQLite and PostgreSQL in turn: lists of known users, ratings of new ones, and both at a time."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from service.postgres import Postgres
+
+    folder, seconds = model(options), 2 if options.quick else SECONDS
+    asked = questions(folder)
+    users = [path.split("/")[3] for _, path, _ in asked["again"]]
+    ratings = [("PUT", f"/v1/users/{user}/ratings/{item}", '{"rating": 4}') for item in range(1, 21) for user in users]
+    mixed = [request for pair in zip(asked["known"], ratings, strict=False) for request in pair]
+    kinds = {"known": asked["known"], "ratings": ratings, "both": mixed}
+    postgres = Postgres(is_durable=True)
+    servers = {"SQLite": Server(folder), "PostgreSQL": Server(folder, 2, "--db", postgres.url)}
+    found: dict[str, list[dict[str, float]]] = {f"{kind}, {name}": [] for kind in kinds for name in servers}
+    try:
+        for server in servers.values():
+            load(server.url, asked["known"], 4, 3)
+        for _ in range(options.rounds):
+            for kind, requests in kinds.items():
+                for name, server in servers.items():
+                    found[f"{kind}, {name}"].append(server.under(requests, 8, seconds))
+    finally:
+        for server in servers.values():
+            server.end()
+        postgres.remove()
+    columns = ("per_second", "p50_ms", "p99_ms", "processor_ms", "errors")
+    medians = {
+        kind: {name: float(np.median([row[name] for row in rows])) for name in columns} for kind, rows in found.items()
+    }
+    harness.save("service_databases", {"load_average": os.getloadavg()[1], **medians}, options)
+    rows = [[kind, *(row[name] for name in columns)] for kind, row in medians.items()]
+    print(harness.markdown(["8 connections", "a second", "p50 ms", "p99 ms", "processor ms", "errors"], rows))
+    return [harness.verdict("errors", sum(row["errors"] for row in medians.values()), 0, at_most=True)]
+
+
 def memory(options: Any) -> list[str]:
     folder = model(options)
     asked, server = questions(folder), Server(folder)
@@ -226,4 +262,4 @@ def memory(options: Any) -> list[str]:
 
 if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    harness.answer({"answers": answers, "memory": memory}, __doc__ or "")
+    harness.answer({"answers": answers, "databases": databases, "memory": memory}, __doc__ or "")

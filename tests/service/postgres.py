@@ -19,9 +19,9 @@ def binaries() -> Path | None:
 
 
 class Postgres:
-    """A server on a free port of the loopback address, without durability: the tests need none of it."""
+    """A server on a free port of the loopback address; without durability, where tests need none of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
         programs = binaries()
         assert programs is not None
         self._programs = programs
@@ -34,6 +34,7 @@ class Postgres:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        self._fsync = "on" if is_durable else "off"
         options = ["-D", self._data, "-U", "tastespace", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"]
         self._run("initdb", *options)
         self.start()
@@ -47,7 +48,7 @@ class Postgres:
         return str(self._folder / "data")
 
     def start(self) -> None:
-        settings = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        settings = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync={self._fsync}"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", str(self._folder / "log"), "-o", settings, "start")
 
     def freeze(self) -> None:

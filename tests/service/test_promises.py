@@ -78,6 +78,29 @@ def test_what_was_shown_is_deleted_with_the_user_and_after_a_time(client):
     assert records.shown_to("4") == []
 
 
+def test_what_was_shown_is_stored_on_either_database(store):
+    """The last time counts; users who were deleted since have nothing."""
+    records = Records(store)
+    later = NOW + timedelta(seconds=1.5)
+    store.rate([RatingRow("gone", "1", 3.0)])
+    store.forget("gone")
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    records.add_shown([ShownRow("ann", "1", 1, "v", NOW), ShownRow("ann", "2", 2, "v", NOW)])
+    records.add_shown([ShownRow("ann", "2", 1, "w", later), ShownRow("gone", "1", 1, "v", long_ago)])
+    assert sorted(records.shown_to("ann")) == [ShownRow("ann", "1", 1, "v", NOW), ShownRow("ann", "2", 1, "w", later)]
+    assert records.shown_to("gone") == []
+    assert records.shown_by_version() == {"v": 1, "w": 1}
+    records.add_judged([JudgedRow("ann", "1", "v", NOW, 4.0, 3.5, is_covered=True, position=1)])
+    (row,) = records.judged_since(0, "v").rows(named=True)
+    assert (row["judged_at"], row["expected"], row["is_covered"], row["pit"]) == (NOW, 3.5, True, None)
+    records.drop_older(later + timedelta(days=1), days=1)
+    assert [row.item_id for row in records.shown_to("ann")] == ["2"]
+    assert records.judged_since(0).height == 0
+    assert not list(records.shown_to("nobody"))
+    assert store.forget("ann") == 0
+    assert records.shown_to("ann") == []
+
+
 def test_what_waits_is_bounded_and_nothing_is_watched_if_nobody_wants_it(settings, monkeypatch):
     prepare(settings)
     monkeypatch.setattr("tastespace.service.promises.monitor.MAX_LISTS", 2)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import sqlalchemy as sa
@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from tastespace.service.store import BLOCK, Store, judged, people, shown, utc
 
 
-@dataclass(frozen=True)
-class ShownRow:
+class ShownRow(NamedTuple):
     """An item in a list that a user was shown."""
 
     user_id: str
@@ -51,16 +50,23 @@ class Records:
 
     store: Store
 
-    def add_shown(self, rows: Collection[ShownRow]) -> None:
-        """Store what was shown, in place of earlier times that the same was shown to the same user."""
-        latest = {(row.user_id, row.item_id): row for row in rows}
-        ordered = [asdict(latest[pair]) for pair in sorted(latest)]
+    def add_shown(self, rows: Iterable[ShownRow]) -> None:
+        """Store what was shown, in place of earlier times that the same was shown to the same user.
+
+        Rows are tuples, handed to the driver as they are: it stores thousands of them a second.
+        """
+        latest = {row[:2]: row for row in rows}
+        ordered = [latest[pair] for pair in sorted(latest)]
 
         def write(connection: sa.Connection) -> None:
-            gone = self._deleted(connection, {row["user_id"]: row["shown_at"] for row in ordered})
-            kept = [row for row in ordered if row["user_id"] not in gone]
+            gone = self._deleted(connection, {row[0]: row[4] for row in ordered})
+            is_sqlite = connection.dialect.name == "sqlite"
+            kept = [row for row in ordered if row[0] not in gone]
+            if is_sqlite:
+                texts = {row[4]: row[4].strftime("%Y-%m-%d %H:%M:%S.%f") for row in kept}
+                kept = [(*row[:4], texts[row[4]]) for row in kept]  # type: ignore[misc]
             for start in range(0, len(kept), BLOCK):
-                self.store.upsert(connection, shown, ["user_id", "item_id"], kept[start : start + BLOCK])
+                connection.exec_driver_sql(UPSERT_SHOWN[is_sqlite], kept[start : start + BLOCK])
 
         if ordered:
             self.store.written(write)
@@ -124,6 +130,12 @@ class Records:
             return {version: n for version, n in connection.execute(query)}
 
 
+UPSERT_SHOWN = tuple(
+    "INSERT INTO shown (user_id, item_id, position, version, shown_at) "
+    f"VALUES ({mark}, {mark}, {mark}, {mark}, {mark}) ON CONFLICT (user_id, item_id) DO UPDATE "
+    "SET position = excluded.position, version = excluded.version, shown_at = excluded.shown_at"
+    for mark in ("%s", "?")
+)
 TYPES: dict[str, Any] = {
     "id": pl.Int64,
     "user_id": pl.String,
