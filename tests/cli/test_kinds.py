@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tastespace import evaluate, load, read
+from tastespace import evaluate, fit, load, read
 from tastespace.cli import console
 from tastespace.cli.main import app
+from tastespace.errors import DataWarning
 from tastespace.randomness import generator
 
 DAY = 86_400
@@ -307,7 +308,6 @@ def test_figures_of_choices(folder, tmp_path):
             ["--kind", "clicks"],
             "kind is 'clicks'; expected one of stars, yes-no, counts, one-class",
         ),
-        (["1,1,0", "1,2,1", "2,1,1", "2,2,90"], [], "1 of 4 values are not above 0"),
         (["1,1,1", "1,2,1"], ["--set", "draws=5"], "the model implicit-als has no parameter 'draws'"),
         (["1,1,1", "1,2,1"], ["--model", "bpmf", "--set", "likelihood=probit"], "(--model implicit-als) ranks them"),
     ],
@@ -491,3 +491,22 @@ def test_a_dry_run_names_the_trials_that_there_would_be(folder):
     assert "ease" in as_json(*fit)["candidates"]
     assert "ease" not in as_json(*fit, *QUICK)["candidates"]
     assert as_json(*fit, "--budget", 0)["candidates"] == []
+
+
+def test_hours_of_0_are_left_out_with_a_warning(tmp_path):
+    """Nobody said that they are counts: to refuse them would be to refuse the guess."""
+    rng = generator(0)
+    hours = np.round(np.exp(rng.normal(1, 2, 200)), 1)
+    hours[:3] = 0
+    lines = [f"u{place // 10},g{place % 10},{value}" for place, value in enumerate(hours)]
+    file = tmp_path / "hours.csv"
+    file.write_text("\n".join(["user,game,hours", *lines]))
+    result = run("fit", file, "--out", tmp_path / "model", "--budget", 0)
+    n_zeros = np.count_nonzero(hours == 0)
+    assert f"warning: {n_zeros} of 200 values are 0, and the values are counts (" in result.stderr
+    assert f"fitted on {200 - n_zeros} interactions by 20 users of 10 items" in result.stdout
+    assert "(a guess; --kind overrules it)" in result.stdout
+    with pytest.warns(DataWarning, match="what was not chosen is left out"):
+        fitted = fit(file, budget=0)
+    assert len(fitted.ratings_) == 200 - n_zeros
+    assert len(fit(read(file, kind="stars"), budget=0).ratings_) == 200

@@ -265,7 +265,7 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
         wanted = {part: reading.get(part) for part in PARTS}
         sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
         layout = sniff(file_or_name, sought, separator=reading.get("separator"), header=reading.get("header"))
-        return read(file_or_name, **reading), layout
+        return read(file_or_name, **reading).chosen(), layout
     features = {side: reading.get(f"{side}_features") for side in ("item", "user")}
     of_layout = [argument for argument in reading if argument not in ("kind", "item_features", "user_features")]
     if of_layout:

@@ -77,6 +77,7 @@ def guess_kind(values: NDArray[Any]) -> Guess:
         return Guess("yes-no", "all values are 0 or 1")
     above = values[values > 0]
     median, numbers = float(np.median(above)), "whole numbers" if is_whole else f"numbers from {low:g}"
+    high = float(str(values.max()))  # as it was typed: 149.1, not 149.1000061, the nearest in single precision
     if high > SKEW * median:
         return Guess("counts", f"{numbers} up to {high:,.10g}, more than {SKEW} times their median of {median:g}")
     if high > HIGHEST_STAR:

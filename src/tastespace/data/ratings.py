@@ -365,6 +365,19 @@ class Ratings:
             return replace(self, values=np.ones_like(self.values), declared_kind=kind, kind_reason=None)
         return self._known_as(kind, None)
 
+    def chosen(self) -> Ratings:
+        """The same without counts of 0, which were not chosen; for values that are guessed to be counts."""
+        is_zero = self.values == 0
+        if self.kind != "counts" or not is_zero.any():
+            return self
+        guess = self.kind_and_reason
+        warn(
+            f"{np.count_nonzero(is_zero):,} of {len(self):,} values are 0, and the values are counts ({guess.reason}): "
+            "what was not chosen is left out. If 0 is a rating, say that the kind is stars (--kind, in Python kind=)"
+        )
+        chosen = self.take(~is_zero)
+        return chosen if chosen.kind == "counts" else chosen._known_as(guess.kind, guess.reason)
+
     def decayed(self, half_life_days: float, *, now: Any = None) -> Ratings:
         """Implicit feedback that decays with age: a value counts half as much after every `half_life_days`.
 

@@ -194,11 +194,13 @@ def fit(
 
 
 def as_ratings(data: Any, observer: Observer = silent) -> Ratings:
-    """The ratings that are meant by a file, a frame or the name of a data set."""
+    """The ratings that are meant by a file, a frame or the name of a data set; counts of 0 are left out."""
     if isinstance(data, str | Path):
         source = source_of(data)
-        return read(data) if source is None else source.load(observer=observer)
-    return data if isinstance(data, Ratings) else Ratings.from_frame(data)
+        ratings = read(data) if source is None else source.load(observer=observer)
+    else:
+        ratings = data if isinstance(data, Ratings) else Ratings.from_frame(data)
+    return ratings.chosen()
 
 
 def choose(
