@@ -1,7 +1,7 @@
 """What to ask a new user: errors after answers that were asked for, that are popular, or random; MovieLens.
 
 Some users are kept from training. A random half of the ratings of each is the test part; the items of the other half
-are what he can be asked about, since of these the answers are known. Answers are revealed one by one, up to ten: those
+can be asked about, since of these the answers are known. Answers are revealed one by one, up to ten: those
 that `ask` chooses (each question knows the answers before it), those about the items most rated in training, or random
 ones (mean of five orders). After each answer the test part is predicted. Ratings of items that nobody rates in training
 are left out.
@@ -198,7 +198,7 @@ def measure(data: Path | None, name: str, quick: bool) -> dict[str, Any]:
 
 
 def seconds(model: ts.Recommender) -> dict[str, float]:
-    """Of five questions for somebody quite new; the least of several."""
+    """Seconds for five questions to a new user; the least of several."""
     model.ask()
     taken = [harness.measure(model.ask) for _ in range(7)]
     wall, processor = (min(column) for column in zip(*taken, strict=True))

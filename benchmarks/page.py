@@ -199,7 +199,7 @@ def spread(milliseconds: list[float]) -> dict[str, float]:
 
 
 def paint(options: argparse.Namespace, browser: Any, server: Server) -> dict[str, Any]:
-    """First paint, and first card, of the page for anybody and for a user."""
+    """First paint, and first card, of the page with the default list and with that of a user."""
     user = chosen_users(options.model)["usual"][0][0]
     places = {"anybody": address(server), "a user": f"{address(server)}#/recommendations?user={user}"}
     found: dict[str, dict[str, list[float]]] = {name: {"first_paint": [], "first_card": []} for name in places}

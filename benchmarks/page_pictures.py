@@ -1,4 +1,4 @@
-"""Draw the pictures of a page of the documentation anew: run its Python where the pictures are.
+"""Draw the pictures of a page of the documentation again: run its Python where the pictures are.
 
     python benchmarks/page_pictures.py docs/samplers.md
 

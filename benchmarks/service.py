@@ -4,10 +4,10 @@ BPMF on MovieLens 1M (all ratings, D = 32, 2 chains of 50 draws) with an index, 
 load comes from wrk (Debian's package) on the same machine, which so has its share of the two cores:
 
 known      lists of 10 with intervals and probabilities for 100 users in turn, whose beliefs are kept; each time another
-           item is excluded, one that does not exist, so that no answer was kept and each list is found anew
+           item is excluded, one that does not exist, so that no answer was kept and each list is found again
 again      lists of 10 of the same users, which were asked for before: answers that are kept
 strangers  lists of 10 for people with 50 ratings each, sent along: every request folds in
-lists      as known, without how sure each entry is
+lists      as known, without uncertainty
 
 at 1, 8 and 32 connections; with the processor time of the workers a request, which says more than requests a second
 where other programs run beside. Then memory: the resident set of the workers while known users and new ratings come

@@ -1,4 +1,4 @@
-"""A model that is right about its own sureness is found to be so, and its broken twins are caught."""
+"""A model that is right about its own uncertainty is found to be so, and its broken twins are caught."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_right_model_is_calibrated(world):
 def test_broken_twins_are_caught(world, broken, caught):
     right, wrong = judged(world), judged(world, **broken)
     assert caught <= set(improbable(wrong))
-    # Both scores are proper: nobody gains by saying what he does not believe.
+    # Both scores are proper: saying what one does not believe gains nothing.
     assert wrong["crps"] > right["crps"]
     assert wrong["log_score"] < right["log_score"]
     if "sd_factor" in broken:

@@ -25,8 +25,8 @@ from tastespace.evaluation.metrics.order import (
 )
 from tastespace.randomness import generator
 
-# Three users, lists of four. The first finds two of his three relevant items, at the places 2 and 4; the second
-# finds his only one, at the first place; the third finds none of five.
+# Three users, lists of four. The first finds two of their three relevant items, at the places 2 and 4; the second
+# finds their only one, at the first place; the third finds none of five.
 HITS = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
 N_RELEVANT = np.array([3, 1, 5])
 
@@ -53,7 +53,7 @@ def test_reciprocal_rank_by_hand():
 def test_average_precision_by_hand():
     """First user: precision 1/2 down to the place 2, 2/4 down to the place 4, over min(4, 3) = 3."""
     assert average_precision(HITS, N_RELEVANT) == pytest.approx([(1 / 2 + 2 / 4) / 3, 1, 0])
-    # At k = 2 he could have found two.
+    # At k = 2 they could have found two.
     assert average_precision(HITS[:, :2], N_RELEVANT)[0] == pytest.approx((1 / 2) / 2)
 
 

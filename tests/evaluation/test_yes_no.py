@@ -1,4 +1,4 @@
-"""How well yes and no are foretold: by hand, by brute force, and as scikit-learn has it."""
+"""How well yes and no are predicted: by hand, by brute force, and as scikit-learn has it."""
 
 from __future__ import annotations
 

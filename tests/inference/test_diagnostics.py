@@ -22,8 +22,8 @@ from tastespace.inference.diagnosis import (
     MAX_ERROR,
     MAX_RHAT,
     MEDIAN,
+    NOT_CONVERGED,
     NOT_FINITE,
-    NOT_SETTLED,
     TOO_FEW,
     WORST,
 )
@@ -109,7 +109,7 @@ def test_chains_stuck_in_different_places(rng):
     stuck = changed(trace, predictions=trace.predictions + apart)
     diagnosis = diagnose(stuck)
     assert diagnosis.pairs.above_rhat == 1
-    assert diagnosis[MEDIAN].verdict == diagnosis[WORST].verdict == NOT_SETTLED
+    assert diagnosis[MEDIAN].verdict == diagnosis[WORST].verdict == NOT_CONVERGED
     assert diagnosis[MEDIAN].ess_bulk < 10
     assert diagnosis.trouble == (
         "predictions have not converged: the 2 chains disagree, each of them stable in a different region: 100% of the "
@@ -149,7 +149,7 @@ def test_few_pairs_in_trouble(rng):
     diagnosis = diagnose(changed(trace, predictions=predictions))
     assert diagnosis.pairs.above_rhat == pytest.approx(0.05, abs=0.015)
     assert diagnosis.pairs.worst < 5
-    assert diagnosis[WORST].verdict == NOT_SETTLED
+    assert diagnosis[WORST].verdict == NOT_CONVERGED
     assert diagnosis[MEDIAN].verdict == FINE
     assert diagnosis.trouble is None
     predictions[1, :, :5] += 4
@@ -195,7 +195,7 @@ def test_noise_that_travels_brings_a_warning(rng):
     )
     # Chains that disagree by a hair do not.
     diagnosis = diagnose(changed(trace, noise_sd=trace.quantities[NOISE] * np.linspace(1.04, 1.0, trace.sweeps)))
-    assert diagnosis[NOISE].verdict == NOT_SETTLED
+    assert diagnosis[NOISE].verdict == NOT_CONVERGED
     assert diagnosis.trouble is None
 
 
@@ -203,7 +203,7 @@ def test_what_is_no_prediction_brings_no_warning(rng):
     trace = made_up(rng)
     stuck = trace.quantities["log joint"] + np.array([[0.0], [1e4]])
     diagnosis = diagnose(changed(trace, log_joint=stuck))
-    assert diagnosis["log joint"].verdict == NOT_SETTLED
+    assert diagnosis["log joint"].verdict == NOT_CONVERGED
     assert diagnosis.trouble is None
     assert diagnosis.meaning().endswith("do not read much into the quantities that are not fine.")
     assert diagnose(trace).meaning().endswith("\nGood enough.")
@@ -334,7 +334,7 @@ def test_tables_and_dictionaries(rng):
 
 def test_few_effective_draws_are_called_few():
     trace = made_up(generator(8), draws=100, chains=4, correlation=0.9)
-    assert diagnose(trace)[MEDIAN].verdict in (FEW, NOT_SETTLED)
+    assert diagnose(trace)[MEDIAN].verdict in (FEW, NOT_CONVERGED)
     assert diagnose(trace)[MEDIAN].ess_bulk < 30
 
 
@@ -343,7 +343,7 @@ def test_an_infinite_rhat_is_null_in_json(rng):
     still = np.repeat([[0.9], [1.1]], trace.sweeps, axis=1)
     diagnosis = diagnose(changed(trace, noise_sd=still))
     assert diagnosis[NOISE].rhat == np.inf
-    assert diagnosis[NOISE].verdict == NOT_SETTLED
+    assert diagnosis[NOISE].verdict == NOT_CONVERGED
     assert diagnosis.to_dict()["quantities"][NOISE]["rhat"] is None
     assert "its R-hat is inf" in diagnosis.trouble
 

@@ -334,7 +334,7 @@ def test_ratings_of_any_size(ratings):
 
 
 def test_likeness_does_not_depend_on_the_coordinates(fitted):
-    """Factors can be turned and stretched, users the other way, and no rating changes: nor may likeness."""
+    """Factors can be turned and stretched, users the other way, and no rating changes: nor may similarity."""
     posterior, rng = fitted.posterior_, generator(6)
     draws, n = posterior.draws, 3
     items, users, new_items = draws.items.copy(), draws.users, draws.new_items

@@ -199,7 +199,7 @@ def test_predictions_are_scores_and_are_not_clipped(model, ratings):
 
 
 def test_a_history_is_as_good_as_training(model, ratings):
-    """The same bytes: what is believed about a user is what he has."""
+    """The same bytes: what is believed about a user is what they have."""
     known = model.recommend(ratings.users.ids, ratings.n_items)
     names = pl.Series([f"stranger {user}" for user in ratings.user_ids()])
     history = Ratings.from_arrays(names, ratings.item_ids(), np.full(len(ratings), 7.0))

@@ -48,7 +48,7 @@ def test_levels_and_mean_go_with_new_ratings():
 
 
 def test_who_rated_a_new_item_has_the_noise_that_goes_with_it():
-    """New items are drawn anew by a second update: the noise of those who rated one in the first goes with them."""
+    """New items are drawn again by a second update: the noise of those who rated one in the first goes with them."""
     model = BPMF(likelihood="heteroscedastic", **SMALL).fit(whole_stars())
     once = model.update(pl.DataFrame({"user": [0], "item": [900], "rating": [1.0]}), sweeps=0)
     more = pl.DataFrame({"user": [1, 2, 3, 4], "item": [900] * 4, "rating": [5.0, 4.0, 5.0, 5.0]})

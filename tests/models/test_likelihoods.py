@@ -185,7 +185,7 @@ def test_raters_at_random_are_found():
     assert (found.noise_sd <= found.high).all()
     assert found.probability[:9].min() > 0.95
     assert found.to_polars().columns == ["user", "ratings", "noise_sd", "low", "high", "probability"]
-    # Their ratings are foreseen less surely than those of others.
+    # Their ratings are predicted with less certainty than those of others.
     sds = model.predict(model.ratings_.users.ids, np.zeros(100, int)).rating_sd
     assert sds[erratic].mean() > 1.3 * np.delete(sds, erratic).mean()
     assert len(model.divisive_items(5)) == 5

@@ -251,7 +251,7 @@ def test_pairs_in_any_order_and_for_some_users_only():
 
 
 def test_news_of_a_training_user_count():
-    """Somebody who liked what his neighbours liked, and now says the opposite, gets another answer."""
+    """A user who liked what their neighbours liked, and now says the opposite, gets another answer."""
     ratings, _ = tastes(30, 20, density=0.5, rng=np.random.default_rng(6))
     for model in (ItemKNN(shrinkage=0.0).fit(ratings), UserKNN(shrinkage=0.0).fit(ratings)):
         seen = ratings.by_user.take(np.array([0], np.int32)).columns

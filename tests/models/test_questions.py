@@ -54,7 +54,7 @@ def vectors_of(model):
 
 
 def covariances_of(model, rated):
-    """Of a user's factors and bias given which items he has rated, draw by draw, from the precisions."""
+    """Of a user's factors and bias given which items they have rated, draw by draw, from the precisions."""
     draws, vectors = model.posterior_.draws, vectors_of(model)
     covariances = []
     for draw, alpha in enumerate(draws.alpha):
@@ -258,7 +258,7 @@ def test_rules_say_what_is_to_be_known(model):
     assert_allclose(listed.sd[0], np.sqrt(variances(model, nothing, rows, alike)), rtol=1e-4)
     after = [variances(model, np.array([row]), rows, alike) for row in rows]
     assert listed.item_rows[0, 0] == rows[np.argmin(after)]
-    # A condition is no list of things he knows: there items count as often as they are rated.
+    # A condition is no list of things they know: there items count as often as they are rated.
     odd = np.arange(1, 40, 2)
     weights = COUNTS[odd] / COUNTS[odd].sum()
     assert_allclose(model.ask(where="genre = odd").sd[0], np.sqrt(variances(model, nothing, odd, weights)), rtol=1e-4)

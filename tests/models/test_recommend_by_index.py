@@ -1,4 +1,4 @@
-"""Lists through an index are those of the exact path: under every policy, with every filter, for anybody."""
+"""Lists through an index are those of the exact path: under every policy, with every filter, for any user."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_no_more_searches_than_it_takes(fitted, model, policy, searches):
 
 
 def test_what_was_removed_stays_away_after_an_update(fitted):
-    """Also where the index was built anew since, and has gaps."""
+    """Also where the index was built again since, and has gaps."""
     vectors = fitted.posterior_.item_vectors
     best = fitted.recommend([30], 20, exclude=None, index=None).item_rows[0]
     news = pl.DataFrame({"user": list(range(20)), "item": [999] * 20, "rating": [5.0] * 20})

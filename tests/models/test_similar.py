@@ -272,10 +272,10 @@ def test_models_that_compare_in_a_way_of_their_own(monkeypatch):
     base = plain.posterior_
     posterior = Opinionated(base.mean, base.user_bias, base.item_bias, base.item_appeal, base.user_damping)
     fitted = DampedBias().restore(plain.ratings_, posterior, 0, (0.0, 99.0))
-    import tastespace.models.base.similarity as likeness
+    import tastespace.models.base.similarity as similarity
 
-    for block in (likeness.BLOCK_SCORES, 1):
-        monkeypatch.setattr(likeness, "BLOCK_SCORES", block)
+    for block in (similarity.BLOCK_SCORES, 1):
+        monkeypatch.setattr(similarity, "BLOCK_SCORES", block)
         found = fitted.similar_items([3, 0], 3, exclude=[5])
         assert found.rows.tolist() == [[2, 4, 1], [1, 2, 3]]
         assert_allclose(found.similarities[0], [1 / 2, 1 / 2, 1 / 3])

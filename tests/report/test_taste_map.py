@@ -19,7 +19,7 @@ needs_tsne = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, rea
 
 
 def kinds_of_taste() -> Ratings:
-    """Users and items of four kinds, which are their ids modulo 4: each user gives 5 stars to items of his own kind and
+    """Users and items of four kinds, their ids modulo 4: each user gives 5 stars to items of their own kind and
     1 or 2 to the others, to 28 of 72 items altogether."""
     rng = generator(11)
     rows = [

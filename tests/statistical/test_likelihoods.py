@@ -63,7 +63,7 @@ def errors_in_their_units(params, ratings):
 
 
 def first_user_error(params, ratings):
-    """The noise of a user goes with his errors."""
+    """The noise of a user goes with their errors."""
     errors = ratings.values - scores(params, ratings.user_rows, ratings.item_rows)
     return np.log(params.noise.users[0]) * np.tanh(np.sum(errors[ratings.user_rows == 0] ** 2))
 

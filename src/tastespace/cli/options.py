@@ -164,13 +164,13 @@ OPTIONS: dict[str, Any] = {
     "item": Option(None, "--item-column", help="Name of the item column."),
     "rating": Option(None, "--rating-column", help="Name of the rating column."),
     "time": Option(None, "--time-column", help="Name of the time column."),
-    "separator": Option(None, help="What stands between the columns; \\t for a tab.", show_default=False),
+    "separator": Option(None, help="Column delimiter; \\t for a tab.", show_default=False),
     "header": Option(None, help="Whether the first line names the columns."),
     "duplicates": Option(
-        None, help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices"
+        None, help="How to combine duplicates: last, mean, sum or error.", show_default="last; sum of choices"
     ),
     "bad_lines": Option(None, help="What cannot be read: error, or skip and count.", show_default="error"),
-    "kind": Option(None, help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed"),
+    "kind": Option(None, help=f"Feedback type: {', '.join(KINDS)}.", show_default="guessed"),
 }
 TYPES: dict[str, type] = {"items": Path, "users": Path, "header": bool}
 

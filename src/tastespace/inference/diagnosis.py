@@ -40,7 +40,7 @@ MIN_FOR_RHAT = 4  # two in each half
 
 
 MEDIAN, WORST = "predictions, median", "predictions, worst"
-FINE, FEW, NOT_SETTLED = "fine", "few effective draws", "not settled"
+FINE, FEW, NOT_CONVERGED = "fine", "few effective draws", "not converged"
 CONSTANT, TOO_FEW, NOT_FINITE = "constant", "too few draws", "not finite"
 _FIGURES = ("yardstick", "held_out_rmse", "wanted_error", "acceptance", "energy_error")
 _HEAD = ("quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "verdict")
@@ -156,7 +156,7 @@ class Diagnosis:
             sentences.append(f"{self.acceptance:.0%} of the moves were accepted{missed}.")
         if self.trouble is not None:
             sentences.append(f"Not good enough: {self.trouble}.")
-        elif any(row.verdict in (FEW, NOT_SETTLED) for row in self.rows if row.quantity not in (MEDIAN, WORST)):
+        elif any(row.verdict in (FEW, NOT_CONVERGED) for row in self.rows if row.quantity not in (MEDIAN, WORST)):
             sentences.append("Good enough for predictions; do not read much into the quantities that are not fine.")
         else:
             sentences.append("Good enough.")

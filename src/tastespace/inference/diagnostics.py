@@ -43,7 +43,7 @@ def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: D
     unsettled = None if diagnosis.pairs is None else _unsettled_pairs(diagnosis, diagnosis.pairs, figures)
     if unsettled is not None:
         return _not_settled(diagnosis, "predictions", _who_disagrees(figures, drawn) + unsettled)
-    if noise is not None and diagnosis[NOISE].verdict == limits.NOT_SETTLED:
+    if noise is not None and diagnosis[NOISE].verdict == limits.NOT_CONVERGED:
         move = float(np.ptp(halves(noise).mean(axis=1)) / noise.mean())
         if move > limits.MAX_MOVE:
             found = f"its R-hat is {diagnosis[NOISE].rhat:.2f}, and it differs by {move:.0%} between halves of chains"
@@ -319,7 +319,7 @@ def _verdict(rhat: float | None, ess_bulk: float | None) -> str:
     if ess_bulk is None or math.isnan(ess_bulk):
         return limits.TOO_FEW
     if rhat is not None and rhat > limits.MAX_RHAT:
-        return limits.NOT_SETTLED
+        return limits.NOT_CONVERGED
     return limits.FEW if ess_bulk < limits.MIN_ESS else limits.FINE
 
 

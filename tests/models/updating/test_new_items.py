@@ -58,7 +58,7 @@ def test_the_same_bytes_with_one_thread_and_two(kind, sweeps, tmp_path):
 
 
 def test_two_updates_are_as_one(model, late):
-    """New items are drawn anew from all their ratings, given the items that were learned: nothing builds up."""
+    """New items are drawn again from all their ratings, given the items that were learned: nothing builds up."""
     order = np.argsort(late.user_rows, kind="stable")
     first, second = late.take(order[:40]), late.take(order[40:])
     whole = updated(model, late.take(order), sweeps=0)

@@ -290,7 +290,7 @@ def of_reports(record: Record, folder: Path) -> None:
 
 
 def main() -> None:
-    """`edition_probe.py OUT PATTERN SHARD SHARDS`: run every so-manieth case that the pattern finds."""
+    """`edition_probe.py OUT PATTERN SHARD SHARDS`: run every SHARDS-th case that the pattern finds."""
     out, pattern, shard, shards = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     asked = {case.name: case.equals for case in cases() if re.search(pattern, case.name)}
     chosen = [case for case in cases() if case.name in asked or case.name in asked.values()]

@@ -191,9 +191,9 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
 def contributions(query: Query, items: IntArray, instead: float | None) -> tuple[FloatArray, FloatArray, FloatMatrix]:
     """The score of each item for the one user of a query, that for a new user, and contributions, items x ratings."""
     posterior, belief, people, threads = query.posterior, query.belief, query.people, query.threads
-    stranger, rated = posterior.believe(People.without_ratings(), 1), people.history
-    base, n_rated = stranger.mean(Pairs.of_one(0, items)), len(rated.columns)
-    usual = stranger.mean(Pairs.of_one(0, rated.columns)) if instead is None else np.full(n_rated, instead, np.float32)
+    new_user, rated = posterior.believe(People.without_ratings(), 1), people.history
+    base, n_rated = new_user.mean(Pairs.of_one(0, items)), len(rated.columns)
+    usual = new_user.mean(Pairs.of_one(0, rated.columns)) if instead is None else np.full(n_rated, instead, np.float32)
     scores = belief.mean(Pairs.of_one(0, items))
     if n_rated > FEW and instead is None and belief.influence is not None:
         moved = belief.influence.influences(items)

@@ -281,15 +281,15 @@ def _extended(old: Vocabulary, new: Vocabulary, side: str, *, warns: bool) -> tu
     is_new = rows < 0
     if not is_new.any():
         return old, rows
-    known, strangers = old.ids, new.ids.filter(pl.Series(is_new))
-    if known.dtype == pl.Int64 and strangers.dtype == pl.String and is_canonical_integer(strangers).all():
-        strangers = strangers.cast(pl.Int64)  # as it was typed, or read beside words
-    if known.dtype != strangers.dtype:
+    known, added = old.ids, new.ids.filter(pl.Series(is_new))
+    if known.dtype == pl.Int64 and added.dtype == pl.String and is_canonical_integer(added).all():
+        added = added.cast(pl.Int64)  # as it was typed, or read beside words
+    if known.dtype != added.dtype:
         if known.dtype != pl.String and warns:
-            warn(f"{side} ids were integers and are texts from now on, because of the new id {strangers[0]!r}")
-        known, strangers = known.cast(pl.String), strangers.cast(pl.String)
-    rows[is_new] = len(old) + np.arange(len(strangers), dtype=np.int32)
-    return Vocabulary(pl.concat([known, strangers.alias(known.name)])), rows
+            warn(f"{side} ids were integers and are texts from now on, because of the new id {added[0]!r}")
+        known, added = known.cast(pl.String), added.cast(pl.String)
+    rows[is_new] = len(old) + np.arange(len(added), dtype=np.int32)
+    return Vocabulary(pl.concat([known, added.alias(known.name)])), rows
 
 
 def _features(old: Features | None, new: Features | None, ids: Vocabulary) -> Features | None:
