@@ -67,3 +67,16 @@ def test_the_recommender_itself_is_unchanged(split: ts.Split) -> None:
     model = ts.ContentProfile(seed=0).fit(split.train)
     ts.evaluate(model, split, bootstrap=0, ranking=False)
     assert model.ratings_.n_items == split.train.n_items
+
+
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+def test_features_of_cold_items_count_in_bpmf(split: ts.Split) -> None:
+    """What users like is their parity of the items, which only the genre tells of cold ones."""
+    settings = {"n_factors": 2, "warmup": 20, "draws": 40, "chains": 1, "seed": 0, "threads": 1}
+    with_genres = ts.evaluate(ts.BPMF(**settings).fit(split.train), split, bootstrap=0)
+    train = split.train.with_item_features(None)
+    without = ts.evaluate(ts.BPMF(**settings).fit(train), ts.Split(train, split.test), bootstrap=0)
+    assert with_genres.parts[0].measures["rmse"] < 0.8 < without.parts[0].measures["rmse"]
+    assert with_genres.parts[0].measures["coverage"] > 0.8
+    assert with_genres.parts[0].measures["found@10"] > 0
+    assert with_genres.parts[2].measures["rmse"] < without.parts[2].measures["rmse"] + 0.05

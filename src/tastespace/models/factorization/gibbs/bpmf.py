@@ -123,7 +123,7 @@ class BPMF(Recommender):
 
     search_space = {"n_factors": FACTORS}
     posterior_class: ClassVar[type[Posterior]] = DrawsPosterior
-    begins_from_others = keeps_checkpoints = True
+    begins_from_others = keeps_checkpoints = learns_features = True
 
     def suits(self, kind: Kind) -> bool:
         return (kind in CHOICES) == self.takes_negatives
