@@ -114,6 +114,7 @@ def large_service(tmp_path_factory):
         yield url, folder / "log"
         process.terminate()
         process.wait(timeout=60)
+        process.stdout.close()
 
 
 def tell(text: str) -> None:
@@ -156,7 +157,7 @@ def test_plain_lists_are_answered_beside_silent_sockets_and_expensive_requests(l
                     answer = client.request(method, path, json=body)
                     statuses.append(answer.status_code)
                     if answer.status_code == 429:
-                        time.sleep(0.1)
+                        time.sleep(float(answer.headers["Retry-After"]))
 
     quiet = times_of_plain_lists(url, 200)
     silent = []
@@ -179,7 +180,7 @@ def test_plain_lists_are_answered_beside_silent_sockets_and_expensive_requests(l
     tell(f"p50, p99 ms: quiet {np.percentile(quiet, shares).round(1)}, busy {np.percentile(busy, shares).round(1)}")
     counts = {status: statuses.count(status) for status in set(statuses)}
     tell(f"expensive requests by status: {counts}; log: {Path(log).stat().st_size} bytes")
-    assert set(statuses) <= {200, 429}
+    assert set(statuses) <= {200, 429, 503}  # 503: it waited for longer than a request may take.
     assert statuses.count(200)
     assert np.percentile(busy, 99) < 500
     assert Path(log).stat().st_size < 5 << 20
