@@ -295,6 +295,7 @@ def main() -> None:
     parser.add_argument("--old", help="source tree or Python interpreter of the first edition")
     parser.add_argument("--new", help="source tree or Python interpreter to compare with it")
     parser.add_argument("--only", default="", metavar="PATTERN", help="cases whose names match this expression")
+    parser.add_argument("--except", dest="but", metavar="PATTERN", help="differences that are meant: what matches this")
     parser.add_argument("--workers", type=int, default=1, help="probes at a time")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what both sides wrote in this folder")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
@@ -323,6 +324,8 @@ def main() -> None:
     if not sides["old"]:
         sys.exit(f"no case was run: does one match {given.only!r}? (--list shows them)")
     differences, notes = compare_all(sides["old"], sides["new"])
+    if given.but is not None:
+        differences = [found for found in differences if not re.search(given.but, found.what)]
     n_values = sum(len(arrays) + len(values) for arrays, values in sides["old"].values())
     report(differences, notes, len(sides["old"]), n_values)
     spent = {side: sum(took for (which, _), took in zip(jobs, seconds, strict=True) if which == side) for side in sides}
