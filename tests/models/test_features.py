@@ -177,3 +177,89 @@ def test_features_need_a_prior_that_they_can_shift(split):
         BPMF(**{**SHORT, "n_factors": "auto"}).fit(split.train)
     model = BPMF(**SHORT).story(split.train)
     assert isinstance(model.item_prior, FeaturePrior)
+
+
+def planted(n_users=200, n_items=120, seed=5):
+    """Items of two kinds, which users like more or less; one user in two has a job that tells which. And noise."""
+    rng = generator(seed)
+    kinds, jobs = rng.integers(0, 2, n_items), rng.integers(0, 2, n_users)
+    likes = np.where(jobs == 1, 1.0, -1.0) + 0.2 * rng.standard_normal(n_users)
+    where = rng.random((n_users, n_items)) < 0.25
+    users, items = np.nonzero(where)
+    values = 3 + likes[users] * np.where(kinds[items] == 1, 0.8, -0.8) + 0.4 * rng.standard_normal(len(users))
+    ratings = Ratings.from_arrays(users, items, values.astype(np.float32))
+    kinds_of = {int(item): {"kind": "ab"[kinds[int(item)]], "chance": float(rng.random())} for item in range(n_items)}
+    jobs_of = {int(user): {"job": "xy"[jobs[int(user)]]} for user in range(n_users)}
+    return ratings, kinds_of, jobs_of, kinds, likes
+
+
+@pytest.fixture(scope="module")
+def described():
+    """A model that knows 100 of 120 items, and 180 of 200 users."""
+    ratings, kinds, jobs, *truth = planted()
+    is_known = (ratings.item_ids().to_numpy() < 100) & (ratings.user_ids().to_numpy() < 180)
+    train = ratings.take(np.flatnonzero(is_known))
+    known = {item: cells for item, cells in kinds.items() if item < 100}
+    people = {user: cells for user, cells in jobs.items() if user < 180}
+    train = train.with_item_features(known).with_user_features(people)
+    model = BPMF(n_factors=2, chains=2, warmup=40, draws=40, thin=1, seed=1).fit(train)
+    return model, ratings, kinds, jobs, truth
+
+
+def test_items_that_nobody_has_rated_are_predicted_by_their_features(described):
+    model, ratings, kinds, _, _ = described
+    new = {item: cells for item, cells in kinds.items() if item >= 100}
+    extended = model.with_items(new)
+    is_cold = (ratings.item_ids().to_numpy() >= 100) & (ratings.user_ids().to_numpy() < 180)
+    test = ratings.take(np.flatnonzero(is_cold))
+    found = extended.predict(test.user_ids(), test.item_ids())
+    without = model.predict(test.user_ids(), test.item_ids())
+
+    def error(predicted):
+        return float(np.sqrt(np.mean((predicted.mean - test.values) ** 2)))
+
+    assert error(found) < 0.5 < 0.7 < error(without)
+    low, high = found.interval(0.9).T
+    assert 0.85 <= np.mean((low <= test.values) & (test.values <= high)) <= 0.97
+    # They are in lists, and warm items are what they were.
+    assert np.isin(extended.recommend([0], 120, exclude=None).item_ids.to_numpy(), range(100, 120)).sum() == 20
+    warm = ratings.take(np.flatnonzero(~is_cold)[:50])
+    warm = warm.take(np.flatnonzero((warm.item_ids().to_numpy() < 100) & (warm.user_ids().to_numpy() < 180)))
+    np.testing.assert_allclose(
+        extended.predict(warm.user_ids(), warm.item_ids()).mean,
+        model.predict(warm.user_ids(), warm.item_ids()).mean,
+        rtol=1e-4,
+    )
+
+
+def test_new_users_are_predicted_by_their_features(described):
+    model, ratings, _, jobs, _ = described
+    is_cold = (ratings.item_ids().to_numpy() < 100) & (ratings.user_ids().to_numpy() >= 180)
+    test = ratings.take(np.flatnonzero(is_cold))
+    told = {user: cells for user, cells in jobs.items() if user >= 180}
+    found = model.predict(test.user_ids(), test.item_ids(), user_features=told)
+    without = model.predict(test.user_ids(), test.item_ids())
+    assert np.sqrt(np.mean((found.mean - test.values) ** 2)) < 0.55
+    assert np.sqrt(np.mean((without.mean - test.values) ** 2)) > 0.7
+    one = model.recommend(["someone"], 5, user_features={"job": "x"})
+    other = model.recommend(["someone"], 5, user_features={"job": "y"})
+    assert not set(one.item_ids.to_list()) & set(other.item_ids.to_list())
+
+
+def test_features_that_explain_have_the_larger_share(described):
+    found = described[0].feature_importance().to_polars()
+    shares = {(side, group): share for side, group, share in found.select("side", "group", "share").iter_rows()}
+    assert shares["item", "kind"] > 0.7
+    assert shares["item", "chance"] < 0.05
+    assert shares["user", "job"] > 0.7
+    assert (found["low"] <= found["share"]).all()
+
+
+def test_features_of_users_that_the_model_does_not_know_are_refused(split, fitted, described):
+    with pytest.raises(InvalidParameterError, match="without features of users"):
+        fitted.recommend(["a"], 5, user_features={"job": "x"})
+    plain = BPMF(**SHORT).fit(random_split(gaussian(30, 20, n_factors=2, density=0.3, rng=generator(1))[0], 0.1).train)
+    with pytest.raises(InvalidParameterError, match="fitted without"):
+        plain.feature_importance()
+    with pytest.warns(UserWarning, match="none of the requested users"):
+        described[0].recommend(["a"], 5, user_features={"b": {"job": "x"}})

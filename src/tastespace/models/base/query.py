@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import scipy.sparse as sp
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -15,6 +16,7 @@ from tastespace import randomness
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR, offsets_of
 from tastespace.data.kinds import CHOICES, strange
+from tastespace.data.newcomers import newcomers_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.tables import USUAL_NAMES, is_pandas, usual_column
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
@@ -87,16 +89,22 @@ class Expected:
 
 
 def find_people(
-    trained: Ratings, each: Vocabulary, history: Any, expected: Expected, *, instead: bool = False
+    trained: Ratings,
+    each: Vocabulary,
+    history: Any,
+    expected: Expected,
+    *,
+    instead: bool = False,
+    user_features: Any = None,
 ) -> tuple[People, Remarks]:
     """Users with their ratings before and since; the newer rating of an item wins, counts add up.
 
     With `instead` the history replaces all their ratings: they are new users with this history.
     """
     rows = trained.users.rows_of(each.ids)
-    features = features_of(trained, each, rows)
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
     remarks: list[str] = []
+    features = features_of(trained, each, rows, user_features, remarks)
     given = _as_ratings(_plain(history), each)
     nothing = np.zeros(0, np.int32)
     who, what, values = (nothing,) * 3 if given is None else _since(trained, each, given, expected, remarks)
@@ -116,15 +124,33 @@ def find_people(
     return People(rows, both, before, is_new, features), tuple(remarks)
 
 
-def features_of(trained: Ratings, each: Vocabulary, rows: IntArray) -> Any:
+def features_of(trained: Ratings, each: Vocabulary, rows: IntArray, given: Any, remarks: list[str]) -> Any:
     """The features of users as a model takes them, one sparse row each; None if there are none.
 
-    About users who were not in training nothing is known.
+    `given` replaces what is known of the users in it; about users who are neither there nor in training nothing is
+    known. Of one user it may be `{name: value}`.
     """
     known = trained.user_features
     if known is None or not known.n_columns:
+        if given is not None:
+            raise InvalidParameterError(
+                "user_features are given, but the model was fitted without features of users; expected None, or a fit "
+                "on ratings.with_user_features(...)"
+            )
         return None
-    return known.matrix[rows] if (rows >= 0).all() else known.encode(known.take(rows, each))
+    if given is None:
+        return known.matrix[rows] if (rows >= 0).all() else known.encode(known.take(rows, each))
+    if isinstance(given, Mapping) and len(each) == 1 and not any(isinstance(cell, Mapping) for cell in given.values()):
+        given = {each.ids[0]: dict(given)}
+    found = newcomers_of(given, "user", trained)
+    remarks.extend(found.remarks)
+    places = found.ids.rows_of(each.ids)
+    if (places < 0).all():
+        remarks.append(f"user_features have none of the requested users, only {named(found.ids.ids)}")
+    assert found.features is not None
+    before, after = (known.encode(each_of) for each_of in (known.take(rows, each), found.features.aligned(each)))
+    is_given = (places >= 0).astype(np.float32)
+    return (sp.diags_array(1 - is_given) @ before + sp.diags_array(is_given) @ after).tocsr()
 
 
 def check_history(posterior: Posterior, people: People, items: Vocabulary, expected: Expected) -> None:

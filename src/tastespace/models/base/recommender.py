@@ -246,27 +246,31 @@ class Recommender(ABC):
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
-    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> queries.Query:
+    def about(
+        self, user_ids: Ids | None = None, *, history: Any = None, user_features: Any = None, instead: bool = False
+    ) -> queries.Query:
         """Prepare a query about users; the belief about them is computed once, on first use.
 
         To ask several things about the same users, pass the result in place of `user_ids`. `history`
         is as in `recommend`; with `instead` it replaces the training ratings of the users: for
-        callers who store the ratings themselves, and may have deleted some.
+        callers who store the ratings themselves, and may have deleted some. `user_features` is as in `recommend`.
         """
-        query = self._query(user_ids, history, "about", instead=instead)
+        query = self._query(user_ids, history, "about", instead=instead, user_features=user_features)
         self._tell(query.remarks)
         return replace(query, remarks=())
 
-    def predict(self, user_ids: Ids | queries.Query, item_ids: Ids, *, history: Any = None) -> Prediction:
+    def predict(
+        self, user_ids: Ids | queries.Query, item_ids: Ids, *, history: Any = None, user_features: Any = None
+    ) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
 
         Unknown users and items get the prediction of the prior and are flagged cold. `history` are ratings that the
-        model has not seen, of known or new users (see `recommend`).
+        model has not seen, of known or new users, and `user_features` what is known of users (see `recommend`).
         """
         self.require_fitted()
         items = id_series(listed(item_ids), "item")
         asked = user_ids if isinstance(user_ids, queries.Query) else id_series(listed(user_ids), "user")
-        query = self._query(asked, history, "predict")
+        query = self._query(asked, history, "predict", user_features=user_features)
         users, positions = query.users, query.positions
         if query is user_ids and len(users) == 1:
             users, positions = users.gather(np.zeros(len(items), np.uint32)), np.repeat(positions, len(items))
@@ -298,6 +302,7 @@ class Recommender(ABC):
         n: int = 10,
         *,
         history: Any = None,
+        user_features: Any = None,
         policy: Policy | str = "best",
         exclude: Any = "seen",
         include_seen: bool = False,
@@ -318,6 +323,10 @@ class Recommender(ABC):
         that one user chose. They count at once, beside the training ratings of a known user: the newer rating wins,
         but counts add up, and if all values were 1 in training they are 1 here. Without `user_ids` the answer is for
         the users of the history.
+
+        `user_features` are what is known of users, new ones above all, in the terms of the features that the model was
+        fitted with: ``{"age": 30, "occupation": "writer"}`` of one user, ``{user: {...}}``, or a table with a column of
+        users. They replace what was known of these users in training.
 
         `policy` is how a belief becomes a ranking: "best", "rating", "cautious", "curious", "likely" or "thompson", or
         one of these with its parameter, such as ``Cautious(c=2)`` or "cautious:c=2" (see
@@ -359,7 +368,7 @@ class Recommender(ABC):
         if shown is not None or rules not in ((), []):
             ruled = Rules.of(rules, shown, self.ratings_, lambda: self._prepared.attributes, n)
             options = replace(options, rules=ruled)
-        query = self._query(user_ids, history, "recommend")
+        query = self._query(user_ids, history, "recommend", user_features=user_features)
         belief, n_items = query.belief, len(self.ratings_.items.ids)
         filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen, ruled=ruled)
         searched, scan = self._index(index)
@@ -583,22 +592,30 @@ class Recommender(ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 
     def _query(
-        self, user_ids: Ids | queries.Query | None, history: Any, verb: str, *, instead: bool = False
+        self,
+        user_ids: Ids | queries.Query | None,
+        history: Any,
+        verb: str,
+        *,
+        instead: bool = False,
+        user_features: Any = None,
     ) -> queries.Query:
         """The query for users and a history, with their ratings in training and since."""
         self.require_fitted()
         if isinstance(user_ids, queries.Query):
             if user_ids.posterior is not self.posterior_:
                 raise InvalidParameterError(f"{verb} got the query of another model; expected about() of this model")
-            if history is not None:
-                raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
+            for name, value in (("history", history), ("user_features", user_features)):
+                if value is not None:
+                    raise InvalidParameterError(f"{verb} got {name} beside about(); expected about(..., {name}=...)")
             return user_ids
         users = queries.users_of(self.ratings_, user_ids, history, verb)
         each, positions = queries.each_once(users)
-        people, remarks = queries.find_people(self.ratings_, each, history, self._expected, instead=instead)
+        given: dict[str, Any] = {"instead": instead, "user_features": user_features}
+        people, remarks = queries.find_people(self.ratings_, each, history, self._expected, **given)
         queries.check_history(self.posterior_, people, self.ratings_.items, self._expected)
-        given = self.ratings_, self.posterior_, self.seed_, users, each, positions, people
-        return queries.Query(*given, self._n_threads, remarks)
+        known = self.ratings_, self.posterior_, self.seed_, users, each, positions, people
+        return queries.Query(*known, self._n_threads, remarks)
 
     @property
     def _n_threads(self) -> int:

@@ -418,3 +418,34 @@ class Noisiness(Table):
         """One row each, noisiest first."""
         figures = {"ratings": self.n_ratings} | {name: getattr(self, name) for name in self.FIGURES}
         return pl.DataFrame(id_columns(self.side, self.ids, self.titles) | figures)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FeatureImportance(Table):
+    """How much each group of features explains of what users, or items, are like; the largest share first.
+
+    `share` is the variance that a group explains, as a share of the variance of the rows, in scores for the average row
+    of the other side: the posterior mean, with a 90 % interval from `low` to `high`. Shares need not sum to 1: rows
+    also differ by what no feature tells, and groups may explain the same. `precision` is the learned precision of the
+    coefficients; it also depends on how many columns a group has, and on how large their values are.
+    """
+
+    side: list[str]
+    group: list[str]
+    n_features: list[int]
+    share: FloatArray
+    low: FloatArray
+    high: FloatArray
+    precision: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    @property
+    def heading(self) -> str:
+        return "What features explain"
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row per group."""
+        names = ("side", "group", "n_features", "share", "low", "high", "precision")
+        return pl.DataFrame({name: getattr(self, name) for name in names})
