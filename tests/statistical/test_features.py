@@ -7,6 +7,7 @@ test of the right sampler would fail once in a million times.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,6 +28,7 @@ from reference.small_story import (
 )
 from scipy import stats
 
+from tastespace import ALS, BPMF, read
 from tastespace.distributions.conjugate import KnownMean
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
@@ -163,7 +165,8 @@ def test_the_log_density_is_that_of_the_story():
         for row, group in zip(population.coefficients, USERS.group_of, strict=True):
             covariance = np.linalg.inv(population.group_precisions[group] * precision)
             expected += stats.multivariate_normal.logpdf(row, np.zeros(3), covariance)
-        expected += stats.gamma.logpdf(population.group_precisions, 6.0, scale=1 / 6.0).sum()
+        lengths = [np.sum(USERS.matrix[:, part].toarray() ** 2) / WHERE.n_users for part in (slice(0, 2), slice(2, 5))]
+        expected += stats.gamma.logpdf(population.group_precisions, 6.0, scale=np.array(lengths) / 6.0).sum()
         assert prior.log_density(population) == pytest.approx(expected, rel=1e-10)
         means = np.append(population.mean, population.bias_mean) + USERS.matrix @ population.coefficients
         whole = np.column_stack([rows.factors, rows.bias])
@@ -334,3 +337,36 @@ def test_conjugate_gradients_solve_the_equations_that_cholesky_factors(known):
         expected = np.linalg.solve(left, right)
         np.testing.assert_allclose(found.coefficients[:, column], expected[:5], rtol=1e-4, atol=1e-5)
         assert found.mean[column] == pytest.approx(expected[5] if len(expected) > 5 else 0.0, rel=1e-4, abs=1e-5)
+
+
+# Real ratings
+
+
+def error_and_coverage(train, test):
+    """Test RMSE, and how many test ratings 90 % intervals hold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = BPMF(n_factors=10, warmup=40, draws=60, seed=0).fit(train)
+    found = model.predict(test.user_ids(), test.item_ids())
+    low, high = found.interval(0.9).T
+    held = float(np.mean((low <= test.values) & (test.values <= high)))
+    return float(np.sqrt(np.mean((found.mean - test.values) ** 2))), held
+
+
+@pytest.mark.slow
+def test_noise_costs_nothing_and_values_of_the_ratings_themselves_fail(datasets):
+    """300 columns of noise are shrunk away. Factors that were learned from the ratings count these twice: intervals
+    become too narrow, and the error larger."""
+    train, test = (read(datasets / "ml-100k" / f"u1.{part}") for part in ("base", "test"))
+    plain, held = error_and_coverage(train, test)
+    assert 0.88 <= held <= 0.92
+    noise = generator(0).standard_normal((train.n_users, 300)).astype(np.float32)
+    noisy, held = error_and_coverage(train.with_user_features(noise, ids=train.users.ids, name="noise"), test)
+    assert noisy <= plain + 0.001
+    assert 0.88 <= held <= 0.92
+    learned = ALS(n_factors=10, seed=0).fit(train).posterior_
+    naive = train.with_user_features(np.asarray(learned.users.factors), ids=train.users.ids, name="als")
+    naive = naive.with_item_features(np.asarray(learned.items.factors), ids=train.items.ids, name="als")
+    error, held = error_and_coverage(naive, test)
+    assert error > plain + 0.02
+    assert held < 0.85

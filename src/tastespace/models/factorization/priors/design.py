@@ -107,6 +107,12 @@ class Design:
         return np.asarray(self.matrix.multiply(self.matrix).sum(axis=0)).reshape(-1)
 
     @cached_property
+    def usual_squares(self) -> DoubleArray:
+        """The mean squared length of a row in each group: the unit of its precision."""
+        sums = [self.squares[group.start : group.stop].sum() for group in self.groups]
+        return np.array([max(total / max(self.n_rows, 1), 1e-6) for total in sums])
+
+    @cached_property
     def gram(self) -> DoubleArray:
         """X^T X, dense."""
         return np.asarray((self.matrix.T @ self.matrix).toarray())

@@ -96,7 +96,7 @@ def joined(precision: DoubleArray, bias_precision: float) -> DoubleArray:
 class FeaturePrior:
     """The hyper-prior of a side whose rows have features; `base` is the one without them.
 
-    `shape` and `rate` are those of the precision of each group.
+    `shape` and `rate` are those of the precision of each group, for features of length 1 (see `of_groups`).
     """
 
     base: NormalWishartPrior
@@ -108,9 +108,18 @@ class FeaturePrior:
 
     columns: ClassVar[None] = None
 
+    @property
+    def of_groups(self) -> list[Gamma]:
+        """The prior of the precision of each group, in units in which its part of a row has length 1 on average.
+
+        With one prior for all scales, the rate would keep the precision of a group of many large columns too low: 300
+        columns of noise explained a third of the rows.
+        """
+        return [Gamma(self.shape, self.rate / squares) for squares in self.design.usual_squares.tolist()]
+
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> FeaturePopulation:
         population = self.base.sample(n_factors, biases, rng)
-        of_groups = np.array([Gamma(self.shape, self.rate).draw(rng) for _ in self.design.groups])
+        of_groups = np.array([prior.draw(rng) for prior in self.of_groups])
         noise = rng.standard_normal((self.design.n_features, n_factors + biases))
         scaled = noise / np.sqrt(of_groups[self.design.group_of])[:, None]
         turn = rotation(population.precision, population.bias_precision)
@@ -122,7 +131,7 @@ class FeaturePrior:
         if isinstance(current, FeaturePopulation):
             of_groups = self.draw_group_precisions(current, rng)
         else:
-            of_groups = np.full(len(self.design.groups), self.shape / self.rate)
+            of_groups = np.array([prior.mean for prior in self.of_groups])
         solver = self._solver(of_groups, n_factors, target.shape[1] - n_factors)
         if isinstance(solver, Cholesky):
             of_features, of_mean = solver.projected(target)
@@ -148,7 +157,8 @@ class FeaturePrior:
         squares = np.sum((population.coefficients @ turn) ** 2, axis=1)
         precision = population.group_precisions[self.design.group_of]
         of_each = (len(turn) * np.log(precision / (2 * pi)) - precision * squares) / 2
-        of_groups = sum(Gamma(self.shape, self.rate).log_density(float(each)) for each in population.group_precisions)
+        drawn = zip(self.of_groups, population.group_precisions.tolist(), strict=True)
+        of_groups = sum(prior.log_density(each) for prior, each in drawn)
         measure = len(squares) * float(np.log(np.diag(turn)).sum())
         return self.base.log_density(population) + float(of_each.sum()) + measure + of_groups
 
@@ -192,8 +202,8 @@ class FeaturePrior:
         turned = current.coefficients @ rotation(current.precision, current.bias_precision)
         squares = np.bincount(self.design.group_of, np.sum(turned**2, axis=1), minlength=len(self.design.groups))
         drawn = [
-            Gamma(self.shape, self.rate).posterior(self.n_coefficients(len(group), turned.shape[1]), own).draw(rng)
-            for group, own in zip(self.design.groups, squares.tolist(), strict=True)
+            prior.posterior(self.n_coefficients(len(group), turned.shape[1]), own).draw(rng)
+            for prior, group, own in zip(self.of_groups, self.design.groups, squares.tolist(), strict=True)
         ]
         return np.array(drawn)
 
