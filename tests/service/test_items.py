@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from service.conftest import small_ratings
 
-from tastespace import ALS, artifact
+from tastespace import ALS, BPMF, artifact
 from tastespace.service.app import create_app, prepare
 from tastespace.service.catalogue import Catalogue, StoredItem, stocked
 from tastespace.service.retraining import convert
@@ -187,3 +187,26 @@ def test_a_model_is_stocked_without_being_changed(small_model):
     assert grown.recommender.ratings_.n_items == 31
     assert model.ratings_.item_titles is not None
     assert "One" not in model.ratings_.item_titles.to_list()
+
+
+def test_features_of_a_new_user_are_read_in_the_terms_of_the_model(small_model, tmp_path):
+    ratings = artifact.load(small_model).ratings_
+    known = {user: {"age": 20.0 + user, "job": "xy"[user % 2]} for user in ratings.users.ids}
+    model = BPMF(n_factors=2, chains=1, warmup=20, draws=60, seed=1, threads=1).fit(ratings.with_user_features(known))
+    artifact.save(model, tmp_path / "described")
+    settings = Settings(model=str(tmp_path / "described"), state=str(tmp_path / "state"), rate=0)
+    prepare(settings)
+    with TestClient(create_app(settings)) as client:
+        plain = client.post("/v1/recommendations", json={"history": {"1": 5}}).json()
+        told = client.post("/v1/recommendations", json={"history": {"1": 5}, "user_features": {"age": 60, "job": "y"}})
+        assert told.status_code == 200
+        scores = [[entry["score"] for entry in answer["items"]] for answer in (plain, told.json())]
+        assert scores[0] != scores[1]
+        wrong = client.post("/v1/recommendations", json={"history": {"1": 5}, "user_features": {"age": "old"}})
+        assert wrong.status_code == 422
+
+
+def test_features_of_users_are_refused_by_a_model_without(client):
+    answer = client.post("/v1/recommendations", json={"history": {"1": 5}, "user_features": {"age": 3}})
+    assert answer.status_code == 422
+    assert "fitted without features of users" in answer.json()["detail"]

@@ -48,8 +48,10 @@ MODULES = {"update": "fit", "select-rank": "compare", "retrain": "serve", "forge
 MODULES |= dict.fromkeys(("predict", "similar", "explain", "ask"), "recommend")
 MODULES |= dict.fromkeys(("diagnose", "noise", "curves", "demo"), "report")
 FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work
-DATA = "data"  # a group of verbs
-ABOUT_DATA = "Data sets by name, and what is in a file of ratings."
+GROUPS = {  # of verbs, in the modules of these names
+    "data": "Data sets by name, and what is in a file of ratings.",
+    "features": "What is known of users and items in a model, and how much of them it explains.",
+}
 
 
 def guarded(verb: Callable[..., None]) -> Callable[..., None]:
@@ -99,13 +101,14 @@ def program(verb: str | None = None) -> typer.Typer:
         is_wanted = verb in (None, name)
         command = app.command(name, cls=Command, help=None if is_wanted else VERBS[now], hidden=name in FORMERLY)
         command(guarded(function_of(now)) if is_wanted else _not_imported)
-    if verb in (None, DATA):
-        group = typer.Typer(cls=Group, help=ABOUT_DATA, no_args_is_help=True)
-        for name, function in import_module("tastespace.cli.data").VERBS.items():
-            group.command(name, cls=Command)(guarded(function))
-        app.add_typer(group, name=DATA)
-    else:
-        app.command(DATA, help=ABOUT_DATA)(_not_imported)
+    for name, about in GROUPS.items():
+        if verb in (None, name):
+            group = typer.Typer(cls=Group, help=about, no_args_is_help=True)
+            for part, function in import_module(f"tastespace.cli.{name}").VERBS.items():
+                group.command(part, cls=Command)(guarded(function))
+            app.add_typer(group, name=name)
+        else:
+            app.command(name, help=about)(_not_imported)
     return app
 
 
@@ -148,7 +151,7 @@ def _run(arguments: list[str]) -> None:
 
     console.install_warnings()
     console.accept_any_text()
-    program(arguments[0] if arguments and arguments[0] in (*VERBS, *FORMERLY, DATA) else "")()
+    program(arguments[0] if arguments and arguments[0] in (*VERBS, *FORMERLY, *GROUPS) else "")()
 
 
 def _discard_output() -> None:

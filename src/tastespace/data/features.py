@@ -9,7 +9,7 @@ and items; `encode` applies it to others. A missing value is 0 in all columns of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -79,6 +79,10 @@ class FeatureSummary:
     groups: tuple[GroupSummary, ...]
     has_bag: bool = False
     left_out: tuple[str, ...] = ()  # remarks
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content for JSON."""
+        return asdict(self)
 
     def lines(self, side: str) -> list[tuple[str, str]]:
         """Label and text of each line, for a table."""

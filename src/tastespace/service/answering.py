@@ -52,7 +52,12 @@ class Answerer:
             self._limit("n of a diverse list", wanted.n, MAX_DIVERSE)
         known = self._known(wanted)
         # What was shown recently depends on the time.
-        is_kept = wanted.user is not None and wanted.shown is None and not _asks_for_shown(wanted)
+        is_kept = (
+            wanted.user is not None
+            and wanted.user_features is None
+            and wanted.shown is None
+            and not _asks_for_shown(wanted)
+        )
         question = wanted.model_dump_json() if is_kept else ""
         kept = known.answers.get(question)
         if kept is None:
@@ -67,7 +72,7 @@ class Answerer:
 
     def _recommended(self, wanted: RecommendationRequest, query: Query) -> dict[str, Any]:
         model = self.loaded.recommender
-        options = wanted.model_dump(exclude={"user", "history", "explain", "exclude", "shown"})
+        options = wanted.model_dump(exclude={"user", "history", "user_features", "explain", "exclude", "shown"})
         shown = None if wanted.shown is None else _shown_table(query, wanted.shown)
         if shown is None and wanted.user is not None and self.monitor is not None and _asks_for_shown(wanted):
             known = [ShownItem(item=item, at=at) for item, at in self.monitor.shown_to(wanted.user)]
@@ -103,7 +108,7 @@ class Answerer:
 
     def questions(self, wanted: QuestionRequest) -> dict[str, Any]:
         self._limit("n", wanted.n, MAX_QUESTIONS)
-        options = wanted.model_dump(exclude={"user", "history", "exclude"})
+        options = wanted.model_dump(exclude={"user", "history", "user_features", "exclude"})
         query = self._known(wanted).query
         questions = self.loaded.recommender.ask(query, exclude=self._excluded(wanted.exclude), **options)
         answer = self._listed(questions) | {"user": wanted.user}
@@ -141,12 +146,16 @@ class Answerer:
     def _known(self, about: UserMessage) -> Known:
         """The belief about the user from their current ratings; for a new user, from the history that was sent."""
         if about.user is None:
-            return Known(0, self.loaded.about(NOBODY, about.history or {}, is_sent=True))
+            told = about.user_features
+            return Known(0, self.loaded.about(NOBODY, about.history or {}, is_sent=True, user_features=told))
         if about.history is not None:
             raise InvalidParameterError("got a user and a history; expected one of them: ratings of users are stored")
         # The version is read first: a rating that arrives in between makes the belief newer than its version, which
         # costs one more fold-in but never gives an outdated answer.
         version = self.store.person(about.user).version
+        if about.user_features is not None:  # Not stored, so that nothing is cached.
+            history = self.store.history(about.user)
+            return Known(version, self.loaded.about(about.user, history, user_features=about.user_features))
         known = self.loaded.known(about.user, version)
         self.metrics.believed(was_kept=known is not None)
         if known is None:

@@ -186,7 +186,14 @@ class Loaded:
             while len(known.answers) > MAX_ANSWERS:
                 known.answers.popitem(last=False)
 
-    def about(self, user: str, history: dict[str, float], *, is_sent: bool = False) -> Query:
+    def about(
+        self,
+        user: str,
+        history: dict[str, float],
+        *,
+        is_sent: bool = False,
+        user_features: dict[str, Any] | None = None,
+    ) -> Query:
         """A query about a user with exactly these ratings; ratings of unknown items are ignored.
 
         Stored ratings were checked when they were stored; those that are sent must be valid for the model.
@@ -196,7 +203,7 @@ class Loaded:
             given = Ratings.from_arrays([user] * len(history), list(history), list(history.values()))
         if given is not None and is_sent:
             self.recommender.check_ratings(given)
-        return self.recommender.about([user], history=given, instead=True)
+        return self.recommender.about([user], history=given, instead=True, user_features=user_features)
 
     @cached_property
     def titles(self) -> pl.Series | None:

@@ -56,11 +56,17 @@ class Message(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
+Fact = str | bool | int | Finite | list[str] | list[Finite] | None
+
+
 class UserMessage(Message):
     """A request about a user whose ratings are stored, or about a new user with this history."""
 
     user: Id | None = None
     history: dict[Id, Finite] | None = Field(default=None, examples=[{"318": 5, "527": 4.5}])
+    user_features: dict[Annotated[str, Field(min_length=1, max_length=200)], Fact] | None = Field(
+        default=None, max_length=200, description="What is known of the user, for models with features of users."
+    )
 
     @property
     def is_slow(self) -> bool:
@@ -172,9 +178,6 @@ class CatalogueItem(Item):
     """An item of the model."""
 
     ratings: int = Field(description="Number of ratings in training.")
-
-
-Fact = str | bool | int | Finite | list[str] | list[Finite] | None
 
 
 class ItemChange(Message):

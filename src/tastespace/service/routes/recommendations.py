@@ -24,7 +24,9 @@ from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Searc
 
 router = APIRouter(prefix="/v1", tags=["recommendations"])
 # The parameters of a query: everything but the history of a new user, and what was shown.
-PARAMETERS = tuple(name for name in RecommendationRequest.model_fields if name not in ("user", "history", "shown"))
+PARAMETERS = tuple(
+    name for name in RecommendationRequest.model_fields if name not in ("user", "history", "user_features", "shown")
+)
 USER = {**TypeAdapter(Id).json_schema(), "examples": ["7"]}
 
 
