@@ -99,6 +99,8 @@ def test_removed_items_are_never_shown(client):
         ("POST", "/v1/items", {"items": [{"item": "x1"}, {"item": "x1"}]}, 422, "is there twice"),
         ("POST", "/v1/items", {"items": [{"item": "x1", "attributes": {"genre": {"a": 1}}}]}, 422, "attributes"),
         ("POST", "/v1/items", {"items": []}, 422, "items"),
+        ("POST", "/v1/items", {"items": [{"item": "x1", "attributes": {"name": ["a", "b"]}}]}, 422, "several values"),
+        ("PATCH", "/v1/items/1", {"attributes": {"genre": ["a", "b"]}}, 422, "genre has several values"),
         ("PATCH", "/v1/items/nothing", {"title": "x"}, 404, "no item 'nothing'"),
         ("DELETE", "/v1/items/nothing", None, 404, "no item 'nothing'"),
     ],

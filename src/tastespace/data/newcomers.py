@@ -42,7 +42,7 @@ def newcomers_of(source: Any, side: SideName, like: Ratings) -> Newcomers:
         raise InvalidParameterError(f"new {side}s are an array; expected a frame or a mapping, which name what is said")
     table, ids, remarks = table_and_ids(source, side)
     title = usual_column(table.columns, DESCRIBED["item"]["title"]) if side == "item" else None
-    titles = None if title is None else table[title].cast(pl.String)
+    titles = None if title is None else _typed(table, title, pl.Series("title", [], dtype=pl.String), len(ids))
     used = {title}
     cells: list[pl.Series] = []
     vectors = {}
@@ -126,10 +126,10 @@ def _typed(table: pl.DataFrame, column: str | None, like: pl.Series, n: int) -> 
             .alias(like.name)
         )
     elif isinstance(cells.dtype, pl.List) and not isinstance(like.dtype, pl.List):
+        if (cells.list.len() > 1).any():
+            raise DataError(f"{like.name} has several values", expected="one for each, as in training")
         cells = cells.list.first()
     try:
         return cells.cast(like.dtype)
     except pl.exceptions.PolarsError as error:
-        raise DataError(
-            f"the attribute {like.name} is of type {cells.dtype}", expected=f"{like.dtype}, as in training"
-        ) from error
+        raise DataError(f"{like.name} is of type {cells.dtype}", expected=f"{like.dtype}, as in training") from error
