@@ -83,7 +83,7 @@ def test_fit_json_with_holdout(folder, tmp_path):
     assert said["holdout_by"] == "random"
     assert said["holdout"]["n"] == int(0.2 * n)
     assert said["n_ratings"] == n - int(0.2 * n)
-    assert said["fit_seconds"] > 0
+    assert said["fit_seconds"] >= 0
     rows = np.array([line.split(",") for line in (folder / "ratings.csv").read_text().splitlines()[1:]], dtype=float)
     order = np.random.default_rng(3).permutation(n)
     expected = {(int(u), int(i)) for u, i, _ in rows[order[int(0.2 * n) :]]}
@@ -119,7 +119,7 @@ def test_fit_holds_out_by_time(folder, tmp_path):
     saved = load(tmp_path / "m").ratings_.fingerprint()
     split = time_split(read(tmp_path / "timed.csv"), 0.2)
     assert both["holdout_by_time"]["rmse"] == evaluate(DampedBias().fit(split.train), split)["rmse"]
-    assert both["holdout_by_time"].pop("fit_seconds") > 0
+    assert both["holdout_by_time"].pop("fit_seconds") >= 0
     later = as_json(tastespace(*fit, "--holdout-by", "time", "--json"))
     assert "holdout_by_time" not in later
     assert later["holdout"] == both["holdout_by_time"]
