@@ -1,6 +1,6 @@
 """Draw the pictures of a page of the documentation again: run its Python where the pictures are.
 
-    python benchmarks/page_pictures.py docs/samplers.md
+    python benchmarks/page_pictures.py docs/contributing/samplers.md
 
 For pages whose blocks save the very files that they show. Nothing is measured.
 """

@@ -7,8 +7,7 @@ all of them. On a page
 - a `sh` block is run if there is a `text` or `json` block directly below, which is what its commands print;
 - three dots stand for anything within a line, and on a line of their own for any lines; in JSON, "..." is any value,
   the rest of a list, or, as a name, any further members;
-- `<!-- not run: reason -->` above a block leaves it out; `<!-- output varies: reason -->` runs it and compares nothing;
-- `<!-- options of VERB -->` has below it a table of the options of the program, made by this module.
+- `<!-- not run: reason -->` above a block leaves it out; `<!-- output varies: reason -->` runs it and compares nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +31,9 @@ from typing import Any
 from unittest import mock
 
 import polars as pl
-import typer
 from cli.program import tastespace
 
 import tastespace as ts
-from tastespace.cli.main import app as program
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
@@ -45,10 +42,7 @@ BLOCK = re.compile(
     r"(?:\n+```(?P<format>text|json)\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n+(?:\|[^\n]*\n)*\n*", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-READING = ("items", "users", "item-features", "user-features", "separator", "header", "duplicates", "bad-lines", "kind")
-READING += ("threads", "json")
 JSON_VALUE = re.compile(r'("(?:[^"\\]|\\.)*"\s*:)|"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null')
 SPACING = re.compile(r"([ ─═-])\1+")  # columns are as wide as their numbers
 
@@ -218,52 +212,13 @@ def _digest(ratings: ts.Ratings) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def options_tables(text: str) -> str:
-    """The text of a page with current tables of options."""
-    return OPTIONS.sub(lambda found: f"<!-- options of {found['verb']} -->\n\n{_table(found['verb'])}\n", text)
-
-
-def _table(verb: str) -> str:
-    options = [one for one in _command(verb).params if one.param_type_name == "option"]
-    shared = [] if verb == "fit" else [one for one in options if (one.opts, one.help) in AS_FOR_FIT]
-    rows = [(_names([one]), _default(one), one.help) for one in options if one not in shared]
-    if shared:
-        rows.append((_names(shared), "", "as for [fit](#fit)"))
-    cells = [("option", "default", "meaning"), ("---",) * 3, *rows]
-    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in row)} |\n" for row in cells)
-
-
-def _command(verb: str) -> Any:
-    command = typer.main.get_command(program)
-    for name in verb.split():
-        command = command.commands[name]
-    return command
-
-
-# How a file is read, and what every verb has: described once.
-AS_FOR_FIT = [
-    (one.opts, one.help)
-    for one in _command("fit").params
-    if one.opts[0].endswith("-column") or one.opts[0][2:] in READING
-]
-
-
-def _names(options: list[Any]) -> str:
-    return ", ".join(f"`{name}`" for option in options for name in (*option.opts, *option.secondary_opts))
-
-
-def _default(option: Any) -> str:
-    default = option.show_default if isinstance(option.show_default, str) else option.default
-    return "" if default is None or default is False else str(default)
-
-
 def main(names: list[str]) -> None:
     with fits_remembered():
         for page in names or pages():
             with tempfile.TemporaryDirectory() as folder:
                 write_files(Path(folder))
                 try:
-                    current = options_tables(rerun(page, Path(folder)))
+                    current = rerun(page, Path(folder))
                 except Exception as error:  # The other pages can be brought up to date all the same.
                     sys.stdout.write(f"FAILED {page}: {error!r}\n")
                     continue

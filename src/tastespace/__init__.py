@@ -3,7 +3,7 @@
 Public names are imported on first use (PEP 562), so that `import tastespace` itself costs next to nothing. The stub
 beside this file has their imports: it tells type checkers, and the table below, where each of them lives.
 
-Begin with `models/base/recommender.py` for what a model can do, or with docs/design/principles.md for the rooms.
+Begin with `models/base/recommender.py` for what a model can do, or with docs/contributing/principles.md for the rooms.
 Imports go down only: cli, service, report, selection, evaluation, artifact, models, index, inference, distributions,
 data, and the files beside this one; pyproject.toml has the layers, and `make lint` checks them.
 """

@@ -13,7 +13,7 @@ from tastespace.errors import ConvergenceWarning
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 
-PAGE = (Path(__file__).parents[2] / "docs/design/artifact-format.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/reference/file-format.md").read_text()
 KINDS = {
     "constant noise": {},
     "noise of each": {"likelihood": "heteroscedastic"},

@@ -12,11 +12,9 @@ import sys
 import threading
 import time
 import zipfile
-from pathlib import Path
 
 import polars as pl
 import pytest
-import typer
 from cli.program import tastespace
 
 from tastespace.data.sources import SOURCES
@@ -215,18 +213,6 @@ def test_describe_tells_of_a_data_set_without_downloading_it(run, archive):
 
 def test_describe_says_what_is_wrong(run):
     one_message(run("describe", "ml-100m"), "ml-100m: there is no such file")
-
-
-def test_every_option_is_on_the_command_line_page():
-    from tastespace.cli.main import app
-
-    page = (Path(__file__).parents[2] / "docs/how-to/command-line.md").read_text()
-    section = page.partition("\n## data\n")[2].partition("\n## ")[0]
-    for verb, command in typer.main.get_command(app).commands["data"].commands.items():
-        assert f"`data {verb}" in section
-        for parameter in command.params:
-            for option in parameter.opts:
-                assert not option.startswith("--") or f"`{option}" in section, f"data {verb} {option} is not described"
 
 
 def test_a_wrong_archive_is_noticed_by_its_size(run, archive, tmp_path):

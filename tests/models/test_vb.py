@@ -479,7 +479,7 @@ def test_ratings_that_are_all_the_same(values):
 
 @pytest.mark.statistical
 def test_it_is_surer_of_itself_than_sampling_on_ratings_drawn_from_the_model():
-    """docs/design/vb.md says by how much intervals of expected ratings cover too little."""
+    """docs/explanation/models/vb.md says by how much intervals of expected ratings cover too little."""
     observed, truth = gaussian(200, 100, rng=generator(11))
     users, items = (part.ravel().astype(np.int32) for part in np.meshgrid(range(200), range(100), indexing="ij"))
     expected = truth.score(users, items)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tastespace.models.base.recommender import Recommender
 
 # Above this share of ratings that the draws have not learned from, a restart predicted better than none; between 5, 10
-# and 20 sweeps of warm-up there was no difference (docs/how-to/keep-up.md).
+# and 20 sweeps of warm-up there was no difference (docs/how-to/production/update.md).
 RESTART_SHARE = 0.05
 RESTART_SWEEPS = 10
 

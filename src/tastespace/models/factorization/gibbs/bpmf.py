@@ -46,7 +46,7 @@ from tastespace.randomness import derive
 from tastespace.settings import takes_old_parameters
 
 # The maximum weight of the hyper-prior in rows, and as a share of the rows. It shrinks directions of taste that the
-# ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
+# ratings hardly show: chosen on held-out parts of training ratings (docs/explanation/models/bpmf.md).
 PRIOR_ROWS, PRIOR_SHARE = 100, 0.1
 LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and predictions for a new user are random
 BIAS_SHAPE, BIAS_RATE = 1.0, 0.25  # of the precision of biases

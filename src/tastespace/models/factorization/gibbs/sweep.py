@@ -37,7 +37,7 @@ START_SD = 0.1
 START_SWEEPS = 15
 START_STRENGTH = 0.03
 # On MovieLens 100K directions that matter have their width after 10 sweeps, and the others have lost theirs
-# after 20 (32 factors; docs/design/rank-by-shrinkage.md).
+# after 20 (32 factors; docs/explanation/models/rank-by-shrinkage.md).
 SETTLING_SWEEPS = 20
 MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
 

@@ -316,7 +316,7 @@ def level_predictive(
 
 
 # Gibbs steps of a fold-in with latent variables, and before them Newton steps to the mode: from the population's mean
-# latent responses would move slowly if nearly all ratings agree (docs/design/likelihoods.md).
+# latent responses would move slowly if nearly all ratings agree (docs/explanation/models/likelihoods.md).
 STEPS, APPROACH = 6, 6
 
 

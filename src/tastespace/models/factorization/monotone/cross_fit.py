@@ -2,7 +2,7 @@
 
 Ratings are split into folds. Factors are fitted for each fold to the ratings of the others, and predict its own; the
 curves are the best for these predictions. With one fold the predictions are those of the ratings that were fitted, as
-in Somani and Gupta (2017): curves then adapt to what factors overfit (see docs/design/monotone.md).
+in Somani and Gupta (2017): curves then adapt to what factors overfit (see docs/explanation/models/rating-curves.md).
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ def _drawn(log_weights: DoubleArray, rng: Generator) -> Labels:
 ShrinkageKind = Literal["ard", "cumulative"]
 SHRINKAGES: tuple[ShrinkageKind, ...] = get_args(ShrinkageKind)
 # On held-out parts of training ratings ARD predicts as well as the best normal-Wishart prior, cumulative shrinkage does
-# not quite; and it finds planted ranks at least as well (docs/design/rank-by-shrinkage.md).
+# not quite; and it finds planted ranks at least as well (docs/explanation/models/rank-by-shrinkage.md).
 DEFAULT_SHRINKAGE: ShrinkageKind = "ard"
 MOST_FACTORS = 64  # at the start
 
@@ -276,7 +276,7 @@ class Shrinkage(PriorSettings):
     """A prior that shrinks factors which the ratings do not support to zero, so that the others can be counted.
 
     `kind` is "ard" (one gamma prior for the precision of each factor) or "cumulative" (Legramanti et al. 2020): see
-    docs/design/rank-by-shrinkage.md. If the number of factors is learned, it starts from `max_factors`.
+    docs/explanation/models/rank-by-shrinkage.md. If the number of factors is learned, it starts from `max_factors`.
 
     When is a column negligible? With users of variance 1, noise of variance s2, and each of N x M pairs rated with
     the same probability, a column of the items is found among |O| ratings only if its variance is above

@@ -5,7 +5,7 @@
 
 with x_i = (u_i, c_i) and x_j = (v_j, d_j) normal, of full covariance or with independent coordinates. One pass learns
 the populations and the noise, then the items given the users, then the users given the items, which then equal their
-fold-in. docs/design/vb.md has the derivations.
+fold-in. docs/explanation/models/vb.md has the derivations.
 
 Unused columns are dropped: their learned variances vanish by themselves.
 
