@@ -1,4 +1,6 @@
-"""The figures of docs/explanation/sphere-experiment.md: paths and lengths are computed here, the rest is what sphere.py found."""
+"""The figures of docs/explanation/sphere-experiment.md.
+
+Paths and lengths are computed here, the rest is what sphere.py found."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 1. RMSE on MovieLens 1M 90:10 seed 0 at D = 32, over all test ratings, predictions clipped to the training range. Every
    kind of VB runs until its bound stands still, with its defaults but for the kind; BPMF has its defaults. Intervals:
    the share of test ratings in the central 90 %, and the mean standard deviation of the belief about expected ratings.
-   Nothing is chosen here: defaults were chosen on a validation split of the training part (docs/explanation/models/vb.md).
+   Nothing is chosen here: defaults were chosen on a validation split of the training part
+   (docs/explanation/models/vb.md).
 2. Processor seconds a pass of VB and a sweep of BPMF on 1M, one thread, taking turns: the time of n2 passes less that
    of n1, over n2 - n1, so that set-up does not count. Both with biases, from a random start.
 3. `tastespace.synthetic("netflix")` (480 189 users, 17 770 items, 100M ratings), D = 30, full covariance, biases, two

@@ -72,7 +72,8 @@ class Strengths:
     def as_grid(self, n: int = 5, ratio: float = 1.7) -> dict[str, list[float]]:
         """A grid of values around the learned ones, as parameters of `ALS`: n for users and n for items.
 
-        Geometric, upward from these: a point estimate needs more than draws do (docs/explanation/models/empirical-bayes.md).
+        Geometric, upward from these: a point estimate needs more than draws do
+        (docs/explanation/models/empirical-bayes.md).
         """
         check_int("n", n, least=1)
         check_number("ratio", ratio, above=1)

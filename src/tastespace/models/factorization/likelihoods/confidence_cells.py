@@ -10,8 +10,8 @@ user without choices, with A = Z^T Z + l, vary as those of all users do:
 
     sigma^2 tr(Z A^-1 Z^T) = tr(Z Cov(x) Z^T)
 
-It measures how far scores may still move with more choices (docs/explanation/models/implicit-feedback.md compares this with how far they
-do). A user without choices is drawn from the population of users.
+It measures how far scores may still move with more choices (docs/explanation/models/implicit-feedback.md
+compares this with how far they do). A user without choices is drawn from the population of users.
 """
 
 from __future__ import annotations
