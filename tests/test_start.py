@@ -45,6 +45,17 @@ def test_import_alone_loads_no_model_and_no_scipy():
     assert not [name for name in loaded if name.startswith(HEAVY)]
 
 
+def test_a_quick_model_loads_no_part_of_scipy():
+    """`import scipy` alone is quick: it imports its parts when they are first used."""
+    loaded = modules_after(
+        "import tastespace as ts\n"
+        "ratings = ts.Ratings.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [4.0, 2.0, 3.0, 5.0])\n"
+        "ts.ALS(n_factors=2, seed=0).fit(ratings).recommend([1], 2)"
+    )
+    assert "tastespace.models.factorization.als" in loaded
+    assert not [name for name in loaded if name.startswith(("scipy.sparse", "scipy.special", "scipy.linalg"))]
+
+
 def test_names_for_type_checkers_are_those_that_are_resolved():
     """The table of public names is made from the stub."""
     stub = ast.parse(Path(ts.__file__).with_suffix(".pyi").read_text())

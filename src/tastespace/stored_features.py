@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from tastespace import storage
@@ -67,7 +67,7 @@ def read_features(folder: Path, side: str, entry: Mapping[str, Any] | None, ids:
             data, indices, indptr, missing = (arrays[f"{place}/{part}"] for part in _PARTS)
             if len(missing) != len(ids) or len(indptr) != len(ids) + 1:
                 raise ValueError(f"the vectors {name} do not fit the {len(ids)} {side}s")
-            values: Any = sp.csr_array((data, indices, indptr), shape=(len(ids), int(width)))
+            values: Any = scipy.sparse.csr_array((data, indices, indptr), shape=(len(ids), int(width)))
             values.check_format()
             vectors[name] = Vectors(values, missing.astype(np.bool_))
     encoding = scan_parquet(folder / f"{side}-encoding.parquet").collect()

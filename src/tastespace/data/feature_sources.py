@@ -16,7 +16,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
+import scipy
 
 from tastespace.data.attributes import plain_name, singulars
 from tastespace.data.features import BAG, FeatureKind, Features, FeatureSummary, Vectors, normalised
@@ -240,7 +240,7 @@ def find_column(asked: str, columns: Sequence[str]) -> str | None:
 
 
 def _is_sparse(matrix: Any) -> bool:
-    return bool(sp.issparse(matrix))
+    return bool(scipy.sparse.issparse(matrix))
 
 
 def _is_vector(cells: pl.Series) -> bool:
@@ -284,7 +284,7 @@ def as_vectors(cells: pl.Series, ids: Vocabulary, name: str) -> Vectors:
     return _vectors(_stacked(cells), ids, name)
 
 
-def _stacked(cells: pl.Series) -> sp.csr_array:
+def _stacked(cells: pl.Series) -> scipy.sparse.csr_array:
     """A column of lists of numbers as a matrix; a missing list becomes a row of NaN."""
     lengths = cells.arr.to_list().list.len() if isinstance(cells.dtype, pl.Array) else cells.list.len()
     widths = lengths.drop_nulls().unique()
@@ -310,7 +310,7 @@ def _vectors(matrix: Any, ids: Vocabulary, name: str) -> Vectors:
         raise DataError(f"{name} is of type {values.dtype}", expected="numbers")
     if np.iscomplexobj(values):
         raise DataError(f"{name} is of type {values.dtype}", expected="real numbers")
-    stored = sp.csr_array(values, dtype=np.float32)
+    stored = scipy.sparse.csr_array(values, dtype=np.float32)
     stored.sum_duplicates()
     entry_rows = np.repeat(np.arange(len(ids)), np.diff(stored.indptr))
     if (infinite := np.isinf(stored.data)).any():
@@ -380,7 +380,7 @@ def _read_vectors(file: Path) -> tuple[Any, Any]:
         kind = bytes(arrays["format"]).decode() if "format" in arrays else "csr"
         if kind not in ("csr", "csc"):
             raise DataError(f"the matrix is stored as {kind}", file=file, expected="csr or csc")
-        make: Any = sp.csr_array if kind == "csr" else sp.csc_array
+        make: Any = scipy.sparse.csr_array if kind == "csr" else scipy.sparse.csc_array
         shape = tuple(int(size) for size in arrays["shape"])
         return make((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape), ids
     matrices = {name: array for name, array in arrays.items() if array.ndim == 2}

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray
@@ -97,7 +97,7 @@ class FeatureSummary:
 class Vectors:
     """A vector per row, stored sparsely, and which rows have none."""
 
-    values: sp.csr_array  # float32
+    values: scipy.sparse.csr_array  # float32
     is_missing: BoolArray
 
     def take(self, rows: NDArray[Any]) -> Vectors:
@@ -108,7 +108,7 @@ class Vectors:
         if not self.values.shape[0]:
             return Vectors(_zeros(len(rows), self.values.shape[1]), absent)
         found = self.values[np.where(absent, 0, rows)]
-        kept = sp.diags_array((~absent).astype(np.float32), dtype=np.float32) @ found
+        kept = scipy.sparse.diags_array((~absent).astype(np.float32), dtype=np.float32) @ found
         return Vectors(_csr(kept), absent | self.is_missing[np.where(absent, 0, rows)])
 
 
@@ -172,7 +172,7 @@ class Features:
         return tuple(self.encoding.select(name.alias("name"))["name"])
 
     @cached_property
-    def matrix(self) -> sp.csr_array:
+    def matrix(self) -> scipy.sparse.csr_array:
         """The encoded rows: len(self) x n_columns, float32."""
         return self._encoded(self)
 
@@ -220,7 +220,7 @@ class Features:
             found |= ~vectors.is_missing
         return found
 
-    def encode(self, others: Features) -> sp.csr_array:
+    def encode(self, others: Features) -> scipy.sparse.csr_array:
         """The rows of other users or items in the columns of these.
 
         Levels that did not occur here count for nothing; what the others do not have is missing.
@@ -247,7 +247,7 @@ class Features:
         vectors = {}
         for name, mine in self.vectors.items():
             theirs = others._vectors(name, int(mine.values.shape[1]))
-            values = _csr(sp.vstack([mine.values, theirs.values], format="csr"))
+            values = _csr(scipy.sparse.vstack([mine.values, theirs.values], format="csr"))
             vectors[name] = Vectors(values, np.concatenate([mine.is_missing, theirs.is_missing]))
         if ids is None:
             own = self.ids.ids
@@ -286,7 +286,7 @@ class Features:
             raise DataError(f"the vectors {name} have {found.values.shape[1]:,} numbers", expected=f"{width:,} numbers")
         return found
 
-    def _encoded(self, others: Features) -> sp.csr_array:
+    def _encoded(self, others: Features) -> scipy.sparse.csr_array:
         """The rows of others in these columns."""
         parts = []
         for group in self.groups:
@@ -299,7 +299,7 @@ class Features:
                 parts.append(_encode(columns, others._column(group.name, self)))
         if not parts:
             return _zeros(len(others), 0)
-        return _csr(sp.hstack(parts, format="csr"))
+        return _csr(scipy.sparse.hstack(parts, format="csr"))
 
 
 def normalised(cells: pl.Series, kind: FeatureKind | None, ids: Vocabulary) -> pl.Series:
@@ -403,7 +403,7 @@ def _mean_and_sd(values: NDArray[Any]) -> tuple[float, float]:
     return float(values.mean()), float(values.std())
 
 
-def _encode(columns: pl.DataFrame, cells: pl.Series) -> sp.csr_array:
+def _encode(columns: pl.DataFrame, cells: pl.Series) -> scipy.sparse.csr_array:
     """Numbers or categories in these columns."""
     n, width = len(cells), columns.height
     kinds = columns["kind"].to_list()
@@ -431,7 +431,7 @@ def _encode(columns: pl.DataFrame, cells: pl.Series) -> sp.csr_array:
     return _entries(rows, places, values, (n, width))
 
 
-def _encode_vectors(columns: pl.DataFrame, vectors: Vectors) -> sp.csr_array:
+def _encode_vectors(columns: pl.DataFrame, vectors: Vectors) -> scipy.sparse.csr_array:
     """Vectors in these columns; those that are centred become dense."""
     has_indicator = columns["kind"][-1] == MISSING
     of_kind = columns[: columns.height - has_indicator]
@@ -440,32 +440,32 @@ def _encode_vectors(columns: pl.DataFrame, vectors: Vectors) -> sp.csr_array:
     if center.any():
         dense = (vectors.values.toarray() - center) / scale
         dense[vectors.is_missing] = 0
-        encoded = _csr(sp.csr_array(dense))
+        encoded = _csr(scipy.sparse.csr_array(dense))
     else:
         encoded = _csr(vectors.values.multiply(1 / scale[0])) if width else _zeros(n, 0)
     if not has_indicator:
         return encoded
     absent = np.flatnonzero(vectors.is_missing)
     indicator = _entries([absent], [np.zeros(len(absent), np.int64)], [np.ones(len(absent))], (n, 1))
-    return _csr(sp.hstack([encoded, indicator], format="csr"))
+    return _csr(scipy.sparse.hstack([encoded, indicator], format="csr"))
 
 
 def _entries(
     rows: Sequence[NDArray[Any]], places: Sequence[NDArray[Any]], values: Sequence[NDArray[Any]], shape: tuple[int, int]
-) -> sp.csr_array:
+) -> scipy.sparse.csr_array:
     if not rows:
         return _zeros(*shape)
     where = (np.concatenate(rows), np.concatenate(places))
-    return _csr(sp.csr_array((np.concatenate(values).astype(np.float32), where), shape=shape))
+    return _csr(scipy.sparse.csr_array((np.concatenate(values).astype(np.float32), where), shape=shape))
 
 
-def _zeros(n: int, width: int) -> sp.csr_array:
-    return _csr(sp.coo_array((n, width), dtype=np.float32))
+def _zeros(n: int, width: int) -> scipy.sparse.csr_array:
+    return _csr(scipy.sparse.coo_array((n, width), dtype=np.float32))
 
 
-def _csr(matrix: Any) -> sp.csr_array:
+def _csr(matrix: Any) -> scipy.sparse.csr_array:
     """A sparse matrix with sorted entries in single precision."""
-    found: Any = sp.csr_array(matrix, dtype=np.float32)
+    found: Any = scipy.sparse.csr_array(matrix, dtype=np.float32)
     found.sum_duplicates()
     return found  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
+import scipy
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -150,7 +150,7 @@ def features_of(trained: Ratings, each: Vocabulary, rows: IntArray, given: Any, 
     assert found.features is not None
     before, after = (known.encode(each_of) for each_of in (known.take(rows, each), found.features.aligned(each)))
     is_given = (places >= 0).astype(np.float32)
-    return (sp.diags_array(1 - is_given) @ before + sp.diags_array(is_given) @ after).tocsr()
+    return (scipy.sparse.diags_array(1 - is_given) @ before + scipy.sparse.diags_array(is_given) @ after).tocsr()
 
 
 def check_history(posterior: Posterior, people: People, items: Vocabulary, expected: Expected) -> None:

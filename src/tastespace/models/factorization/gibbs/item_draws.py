@@ -259,11 +259,9 @@ class ItemDraws:
         """The expected user without features; S x W."""
         return _mean_rows(self.users, self.has_biases)
 
-    def user_linear(self) -> FloatArray | None:
-        """Precision times mean of each user, as the kernel takes it; None if it is the same for all."""
-        means, n_factors = self.user_means, self.n_factors
-        if means is None:
-            return None
+    def user_linear(self, means: FloatArray) -> FloatArray:
+        """Precision times mean of each user, as the kernel takes it, for means that differ between users."""
+        n_factors = self.n_factors
         linear = np.empty_like(means)
         by_draw = means[:, :, :n_factors].swapaxes(0, 1) @ self.users.precision
         linear[:, :, :n_factors] = by_draw.swapaxes(0, 1)

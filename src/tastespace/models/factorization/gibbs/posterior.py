@@ -492,8 +492,8 @@ def evidence(draws: ItemDraws, ratings: CSR, threads: int) -> DoubleArray:
     energy, log_determinant = np.empty(shape), np.empty(shape)
     fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)
     counts, constant = ratings.counts[:, None], draws.users.constant
-    linear = draws.user_linear()
-    if linear is not None and draws.user_means is not None:
+    if draws.user_means is not None:
+        linear = draws.user_linear(draws.user_means)
         constant = np.einsum("bsw,bsw->bs", linear.astype(np.float64), draws.user_means)
     prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - constant
     return np.asarray((prior - log_determinant) / 2 - energy)

@@ -371,8 +371,9 @@ def _folded(
     """The shared part of both ways of folding in; ratings in units of the model, or unchanged."""
     _, n_draws, width = draws.items.shape
     means: FloatArray = np.empty((len(ratings), n_draws, width), np.float32)
-    linear = draws.user_linear()
-    if linear is not None and draws.user_means is not None:
+    linear = None
+    if draws.user_means is not None:
+        linear = draws.user_linear(draws.user_means)
         means[:] = draws.user_means  # where latent responses start
     values = contiguous(ratings.values, np.float32)
     if is_standard:

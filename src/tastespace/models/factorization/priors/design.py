@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from tastespace import _native
@@ -46,7 +46,7 @@ class Sparse:
 
     @classmethod
     def of(cls, matrix: Any) -> Sparse:
-        rows = sp.csr_array(matrix)
+        rows = scipy.sparse.csr_array(matrix)
         rows.sort_indices()
         return cls(contiguous(rows.indptr, np.int64), contiguous(rows.indices, np.int32), contiguous(rows.data, float))
 
@@ -61,7 +61,7 @@ class Sparse:
 class Design:
     """The features of n rows: F columns in groups; the bag, if there is one, is the last group."""
 
-    matrix: sp.csr_array  # n x F, double
+    matrix: scipy.sparse.csr_array  # n x F, double
     groups: tuple[Group, ...]
 
     @classmethod
@@ -73,7 +73,7 @@ class Design:
             first = parts[0].shape[1]
             parts.append(bag_of(pairs, n_others))
             groups.append(Group(BAG, first, first + n_others))
-        return cls(sp.csr_array(sp.hstack(parts, format="csr")), tuple(groups))
+        return cls(scipy.sparse.csr_array(scipy.sparse.hstack(parts, format="csr")), tuple(groups))
 
     @property
     def n_rows(self) -> int:
@@ -123,7 +123,7 @@ class Design:
         return np.repeat(np.arange(len(self.groups)), [len(group) for group in self.groups])
 
 
-def bag_of(pairs: CSR, n_others: int) -> sp.csr_array:
+def bag_of(pairs: CSR, n_others: int) -> scipy.sparse.csr_array:
     """The bag of each row: 1/sqrt(n) for each of its n pairs, whatever the rating; empty for a row without pairs.
 
     Columns of -1 are unknown: they count for nothing, and not in n either.
@@ -133,4 +133,4 @@ def bag_of(pairs: CSR, n_others: int) -> sp.csr_array:
         pairs = pairs.masked(known)
     counts = pairs.counts
     values: Any = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
-    return sp.csr_array((values, pairs.columns, pairs.offsets), shape=(len(pairs), n_others))
+    return scipy.sparse.csr_array((values, pairs.columns, pairs.offsets), shape=(len(pairs), n_others))
