@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Programs that are started again and again would otherwise compile all of it every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve pictures test test-all faults lint format sanitize bench docs constraints clean
+.PHONY: demo serve pictures test test-all test-deep faults lint format sanitize bench docs constraints clean
 
 demo: $(DEMO)
 	tastespace demo
@@ -39,6 +39,11 @@ test: $(READY)
 
 test-all: $(READY)
 	python -m pytest -n 2
+
+# What needs PyTorch, which is too large for everybody who runs the tests.
+test-deep: $(READY)
+	$(INSTALL) --no-build-isolation -e '.[all,deep]'
+	python -m pytest -n 2 --dist worksteal -m deep
 
 # Everything that can go wrong, at full length: kills, power failures, full disks, flipped bits, odd files and requests.
 faults: $(READY)

@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ settings.load_profile("fixed")
 def pytest_make_parametrize_id(val):
     """Bytes do not name a test: a gzip header holds the time, and workers must collect the same names."""
     return "bytes" if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(items):
+    """PyTorch is large, and only `make test-deep` installs it."""
+    if find_spec("torch") is None:
+        for item in items:
+            if item.get_closest_marker("deep"):
+                item.add_marker(pytest.mark.skip(reason="needs PyTorch: run make test-deep"))
 
 
 @pytest.fixture
