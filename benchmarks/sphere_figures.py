@@ -1,6 +1,7 @@
 """The figures of docs/explanation/sphere-experiment.md.
 
-Paths and lengths are computed here, the rest is what sphere.py found."""
+Paths and lengths are computed here, the rest is what sphere.py found.
+"""
 
 from __future__ import annotations
 

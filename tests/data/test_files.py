@@ -570,7 +570,7 @@ def test_a_bad_history_names_its_line(tmp_path):
 
 
 def test_what_cannot_be_a_file_of_ratings(write, tmp_path):
-    with pytest.raises(InvalidParameterError, match="read got a table; expected a file: use Ratings.from_frame"):
+    with pytest.raises(DataError, match="no column for the item and the rating among user"):
         read(pl.DataFrame({"user": [1]}))
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", problem="this is a pipe or a device")

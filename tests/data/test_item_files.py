@@ -71,8 +71,9 @@ def test_named_files_of_items(write, tmp_path):
         warnings.simplefilter("error")
         items = write('year;Name;ID;genre\n;"Ein; Haus (1950)";007;\n1960;Heim (1961);8;x| y \n1;z;7;\n', "a")
         ratings = read(path, items=items)
-    assert ratings.item_titles.to_list() == ["Ein; Haus (1950)", "Heim (1961)"]
-    assert ratings.item_attributes.rows() == [([], 1950), (["x", "y"], 1960)]
+    assert ratings.item_titles.to_list() == ["Ein; Haus (1950)", "Heim (1961)", "z"]
+    assert ratings.item_attributes.rows() == [([], 1950), (["x", "y"], 1960), ([], 1)]
+    assert ratings.by_item.counts.tolist() == [1, 1, 0]  # the last is described and not rated
     table = {"item_id": ["8"], "title": ["T (1900)"], "genres": [["p", "q"]]}
     pl.DataFrame(table).write_parquet(tmp_path / "b")
     ratings = read(path, items=tmp_path / "b")
@@ -88,7 +89,7 @@ def test_an_item_described_twice_keeps_its_first_description(write):
 def test_titles_with_quotation_marks_of_their_own(write):
     items = write('id\tname\n7\t"Weird Al" Yankovic\n8\tB\n')
     ratings = read(write("1,7,3\n", "r"), items=items)
-    assert ratings.item_titles.to_list() == ['"Weird Al" Yankovic']
+    assert ratings.item_titles.to_list() == ['"Weird Al" Yankovic', "B"]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,8 @@ def test_titles_with_quotation_marks_of_their_own(write):
         ("id,title\n7,A\n8\n", 3, "1 field"),
         ("id,title\n7,A\n,B\n", 3, "the item id is missing"),
         ("id,title,year\n7,A,soon\n", 2, "'soon' is not a year"),
-        ("what,title\n7,A\n", None, "no column for the id among what, title"),
-        ("1,2,3,4\n", 1, "no column is called title"),
+        ("what,title\n8,A\n", None, "no column for the id among what, title, by name or by values such as 7"),
+        ("1,2,3,4\n", None, "no column for the id among column 1, column 2, column 3, column 4"),
         ("id,title\n", None, "nothing below"),
         ("id,title\n99,A\n98,B\n", None, "none of its 2 items is among the 1 that were rated"),
         (b"PAR1\0\0PAR1", None, "this Parquet file is damaged"),
@@ -182,7 +183,7 @@ def test_files_of_users_without_a_header(write):
     ("content", "problem"),
     [
         ('{"name": "a", "age": 20}', "no column for the id among name, age"),
-        ("name,age\na,20\n", "none of its 2 users is among the 1 that rated"),
+        ("name,age\na,20\n", "no column for the id among name, age, by name or by values such as 1"),
         ("user,age\n99,20\n", "none of its 1 users is among the 1 that rated"),
         ("user,age\n,20\n", "the user id is missing"),
     ],

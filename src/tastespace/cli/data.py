@@ -10,6 +10,7 @@ from typer import Argument, Exit, Option
 
 from tastespace.cli import console, options
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, observe, reads, sizes_of, sizes_text
+from tastespace.data.formats.descriptions import Shape, SideName, layout_of_descriptions
 from tastespace.data.formats.writers import writer_of
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
@@ -158,7 +159,15 @@ def describe(
     description = observed.describe()
     content = {"file": ratings, "layout": None if layout is None else layout.to_dict()}
     content["ratings"] = description.to_dict()
-    console.print_result(json, content, f"layout   {layout}", str(description))
+    lines = [f"layout   {layout}"]
+    shape = Shape(*(reading.get(name) for name in ("item_id", "title", "item_separator", "list_separator")))
+    sides: tuple[SideName, ...] = ("item", "user")
+    for side, ids in zip(sides, (observed.items, observed.users), strict=True):
+        if file := reading.get(f"{side}s"):
+            found = layout_of_descriptions(Path(file), side, ids, shape if side == "item" else Shape())
+            content[f"{side}s_file"] = {"file": str(file), "layout": found.to_dict()}
+            lines.append(f"{side}s".ljust(9) + str(found))
+    console.print_result(json, content, *lines, str(description))
 
 
 VERBS: dict[str, Callable[..., None]] = {"list": list_sources, "get": get, "describe": describe, "split": split}

@@ -19,11 +19,11 @@ from tastespace.cli.data import WAYS
 from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.cli.saving import save_model
-from tastespace.data.formats.descriptions import read_descriptions
 from tastespace.data.formats.files import read_test
 from tastespace.data.formats.layout import Layout
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
@@ -223,7 +223,7 @@ def fit(
     with _checkpointed(stages):
         seconds, found = _fit(choice, choose_for, recommender, observed, parts, refit, stages, other)
         recommender.choice_ = choice.summary(recommender) if choice.reason else None
-        recommender, n_unrated = _with_unrated(recommender, reading)
+        recommender, n_unrated = _with_unrated(recommender, observed)
         measures = {key: measured.to_dict() for key, measured in found.items()}
         out = save_model(recommender, out, with_ratings=not without_ratings, measures=measures)
     sizes = options.sizes_of(recommender.ratings_)
@@ -258,21 +258,25 @@ def fit(
         console.print_line(f"saved to {out}; next: tastespace recommend {out} {example}")
 
 
-def _with_unrated(recommender: Recommender, reading: Mapping[str, Any]) -> tuple[Recommender, int]:
-    """The model with the items of the item file that nobody has rated, if it knows items by features; how many."""
-    file, features = reading.get("items"), recommender.ratings_.item_features
-    if file is None or features is None or not features.n_columns or not recommender.learns_features:
+def _with_unrated(recommender: Recommender, observed: Ratings) -> tuple[Recommender, int]:
+    """The model with the described items that nobody has rated, if it knows items by features; how many."""
+    features = observed.item_features
+    unrated = np.flatnonzero(observed.by_item.counts == 0)
+    if features is None or not features.n_columns or not recommender.learns_features or not len(unrated):
         return recommender, 0
-    table = read_descriptions(Path(file), skip=reading.get("bad_lines") == "skip")
-    unrated = table.filter(recommender.ratings_.items.rows_of(table["id"]) < 0).unique(
-        "id", keep="first", maintain_order=True
+    ids = observed.items.at(unrated)
+    if (recommender.ratings_.items.rows_of(ids) >= 0).all():
+        return recommender, len(unrated)  # fitted on all
+    vocabulary = Vocabulary(ids)
+    new = Ratings.of_items(
+        ids,
+        titles=observed.title_of(unrated),
+        attributes=None if observed.item_attributes is None else observed.item_attributes[unrated],
+        features=features.take(unrated, vocabulary),
     )
-    if not unrated.height:
-        return recommender, 0
-    recommender.warns = False  # Columns that are not features were named before.
-    grown = recommender.with_items(unrated.rename({"id": "item"}))
+    grown = recommender.with_items(new)
     grown.choice_ = recommender.choice_
-    return grown, unrated.height
+    return grown, len(unrated)
 
 
 def _choose(

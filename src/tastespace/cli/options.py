@@ -155,6 +155,10 @@ Verb = Callable[..., None]
 # Arguments of `read`, and the options that say them: texts, but for those of TYPES.
 OPTIONS: dict[str, Any] = {
     "items": Option(None, help="File of item titles, genres, years."),
+    "item_id": Option(None, help="Name of the id column of the item file; found by its name or its values."),
+    "title": Option(None, "--title-column", help="Name of its column of titles."),
+    "item_separator": Option(None, help="Its column delimiter.", show_default=False),
+    "list_separator": Option(None, help="What separates the entries of a list, such as genres.", show_default=False),
     "users": Option(None, help="File of what is known of users."),
     "item_features": Option(
         None, help="What models learn about items from: attributes, all, bag, files; separated by commas."
@@ -182,8 +186,9 @@ def reads(*arguments: str) -> Callable[[Verb], Verb]:
         @functools.wraps(verb)
         def run_verb(**typed: Any) -> None:
             reading = {argument: typed.pop(argument) for argument in arguments}
-            if reading.get("separator") is not None:
-                reading["separator"] = reading["separator"].replace("\\t", "\t")
+            for name in ("separator", "item_separator", "list_separator"):
+                if reading.get(name) is not None:
+                    reading[name] = reading[name].replace("\\t", "\t")
             verb(**typed, reading={argument: value for argument, value in reading.items() if value is not None})
 
         signature = inspect.signature(verb, eval_str=True)

@@ -20,7 +20,7 @@ import scipy
 
 from tastespace.data.attributes import plain_name, singulars
 from tastespace.data.features import BAG, FeatureKind, Features, FeatureSummary, Vectors, normalised
-from tastespace.data.formats.descriptions import read_descriptions
+from tastespace.data.formats.descriptions import entries_of, list_mark, read_descriptions, reuse
 from tastespace.data.formats.layout import DESCRIBED
 from tastespace.data.tables import frame_columns, series_of, usual_column
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
@@ -42,7 +42,6 @@ _OFTEN_AGAIN = (
     0.5  # share of texts that occur more than once below which they tell who someone is, not what they are like
 )
 _FEW = 20  # rows from which that can be told
-_FEW_LISTS = 0.02  # share of texts with a mark between entries from which they may be lists
 _DATES = ("%Y-%m-%d", "%d %b %Y", "%d-%b-%Y")
 
 
@@ -125,7 +124,7 @@ def _unsuitable(cells: pl.Series) -> str | None:
         return "summarises ratings or raters"
     if cells.dtype == pl.String and len(cells) >= _FEW:
         split = _split(cells)
-        if split.dtype == pl.String and _reuse(split) < _OFTEN_AGAIN:
+        if split.dtype == pl.String and reuse(split) < _OFTEN_AGAIN:
             return "is different for nearly all"
     return None
 
@@ -263,18 +262,8 @@ def _split(cells: pl.Series) -> pl.Series:
         dates = known.str.strip_chars().str.to_date(form, strict=False)
         if len(dates) and dates.null_count() < 0.1 * len(dates):
             return cells.str.strip_chars().str.to_date(form, strict=False)
-    mark = "|" if known.str.contains("|", literal=True).any() else ";" if known.str.contains(";").any() else ","
-    if not len(known) or known.str.contains(rf"\{mark}\s*\S").sum() < _FEW_LISTS * len(known):
-        return cells
-    return cells.str.split(mark) if _reuse(known.str.split(mark)) >= _OFTEN_AGAIN else cells
-
-
-def _reuse(cells: pl.Series) -> float:
-    """The share of the entries whose text occurs more than once."""
-    entries = cells.drop_nulls()
-    entries = entries.explode() if isinstance(entries.dtype, pl.List) else entries
-    counts = entries.str.strip_chars().value_counts()["count"].to_numpy()
-    return float(counts[counts > 1].sum() / max(counts.sum(), 1))
+    mark = list_mark(cells)
+    return cells if mark is None else entries_of(cells, mark)
 
 
 def as_vectors(cells: pl.Series, ids: Vocabulary, name: str) -> Vectors:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -25,10 +26,12 @@ from tastespace.data.tables import (
     Observed,
     Side,
     as_times,
+    frame_columns,
     frame_parts,
     moment_of,
     seconds_of,
     series_of,
+    usual_column,
 )
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -60,6 +63,7 @@ class Description:
     has_titles: bool
     merged: int  # duplicates merged away
     rejected: int = 0  # lines that could not be read, set aside
+    unrated_items: int = 0  # which are described, and are not among the items
     items: FeatureSummary | None = None  # what is known of the items
     users: FeatureSummary | None = None
 
@@ -71,7 +75,7 @@ class Description:
         lines = [
             ("ratings", f"{self.n_ratings:,}{self._set_aside()}"),
             ("users", f"{self.n_users:,}, each with {_spread(*self.per_user)} ratings"),
-            ("items", f"{self.n_items:,}, each with {_spread(*self.per_item)} ratings"),
+            ("items", f"{self.n_items:,}, each with {_spread(*self.per_item)} ratings{self._unrated()}"),
             ("filled", f"{self.density:.2%} of all pairs"),
             ("values", f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.3f}, sd {self.standard_deviation:.3f}"),
             ("kind", f"{self.kind} ({self.kind_reason})"),
@@ -84,6 +88,9 @@ class Description:
         for side, known in (("item", self.items), ("user", self.users)):
             lines += [] if known is None else known.lines(side)
         return lines
+
+    def _unrated(self) -> str:
+        return f"; {self.unrated_items:,} more without" if self.unrated_items else ""
 
     def _set_aside(self) -> str:
         """The numbers of merged and rejected records, if there were any."""
@@ -428,18 +435,41 @@ class Ratings:
             times=None if self.times is None else self.times[keep],
         )
 
-    def with_items(self, titles: pl.Series | None = None, attributes: pl.DataFrame | None = None) -> Ratings:
-        """The same ratings with titles and attributes of the items, in the order of the item rows."""
+    def with_items(self, titles: Any = None, attributes: Any = None, **columns: str) -> Ratings:
+        """The same ratings with titles and attributes of the items.
+
+        A table of items is joined by its ids: a polars or pandas frame, a file, or `{id: {"title": ..., "year": ...}}`,
+        with as many items as there are. Those that nobody has rated are kept as cold ones. The column of ids is
+        found by its name or its values; `columns` names it (`id=`, `title=`), and what separates the entries of a
+        list (`list_separator=`).
+
+        Titles in a series, and attributes without ids, are in the order of the item rows.
+        """
+        table = attributes if titles is None else titles
+        if columns or titles is not None and not isinstance(titles, pl.Series) or _has_ids(table, "item", self.n_items):
+            return self._described(table, "item", columns)
         for what in (titles, attributes):
             if what is not None and len(what) != self.n_items:
                 raise DataError(f"{len(what)} descriptions for {self.n_items} items", expected="one per item")
         return replace(self, item_titles=titles, item_attributes=attributes)
 
-    def with_users(self, attributes: pl.DataFrame | None = None) -> Ratings:
-        """The same ratings with attributes of the users, in the order of the user rows."""
+    def with_users(self, attributes: Any = None, **columns: str) -> Ratings:
+        """The same ratings with attributes of the users: a table with a column of ids, or in the order of the rows."""
+        if columns or _has_ids(attributes, "user", self.n_users):
+            return self._described(attributes, "user", columns)
         if attributes is not None and len(attributes) != self.n_users:
             raise DataError(f"{len(attributes)} descriptions for {self.n_users} users", expected="one per user")
         return replace(self, user_attributes=attributes)
+
+    def _described(self, source: Any, side: Literal["item", "user"], columns: Mapping[str, str]) -> Ratings:
+        from tastespace.data.formats.descriptions import Shape, describe_frame, described, read_descriptions
+
+        shape, known = Shape(**columns), self.items if side == "item" else self.users
+        if isinstance(source, str | os.PathLike):
+            table = read_descriptions(Path(source), side, shape=shape, ids=known)
+        else:
+            table = describe_frame(source, side, known, shape)
+        return described(self, table, side, keeps_unrated=side == "item")
 
     def with_item_features(
         self,
@@ -506,13 +536,15 @@ class Ratings:
 
         low, high = self.range
         levels = np.unique(self.values)
+        per_item = self.by_item.counts
+        n_unrated = int(np.count_nonzero(per_item == 0))
         times = np.zeros(0, "datetime64[D]") if self.times is None else self.times
         days = times[~np.isnat(times)].astype("datetime64[D]")
         return Description(
             n_ratings=len(self),
             n_users=self.n_users,
-            n_items=self.n_items,
-            density=len(self) / (self.n_users * self.n_items),
+            n_items=self.n_items - n_unrated,
+            density=len(self) / (self.n_users * (self.n_items - n_unrated)),
             mean=self.mean,
             standard_deviation=self.standard_deviation,
             kind=self.kind,
@@ -521,7 +553,8 @@ class Ratings:
             maximum=high,
             levels=tuple(float(level) for level in levels) if len(levels) <= 20 else None,
             per_user=_quartiles(self.by_user.counts),
-            per_item=_quartiles(self.by_item.counts),
+            per_item=_quartiles(per_item[per_item > 0]),
+            unrated_items=n_unrated,
             first=str(days.min()) if len(days) else None,
             last=str(days.max()) if len(days) else None,
             has_titles=self.item_titles is not None,
@@ -675,6 +708,15 @@ def _are_dates_without_marks(times: TimeArray) -> bool:
         return False
     month, day = seconds // 100 % 100, seconds % 100
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
+
+
+def _has_ids(table: Any, side: str, n: int) -> bool:
+    """Whether a description names its items or users; else it is in the order of the rows."""
+    if table is None or isinstance(table, pl.Series):
+        return False
+    if isinstance(table, str | os.PathLike | Mapping | pl.LazyFrame) or len(table) != n:
+        return True
+    return usual_column([name for name, _ in frame_columns(table)], (side, f"{side}id", "id")) is not None
 
 
 def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray, IntArray]:

@@ -81,13 +81,16 @@ def _seconds_of_dates(plain: pl.Series) -> pl.Series:
 
 # Usual names of columns, ignoring case and punctuation; the first one present is used.
 _NAMES = {
-    "user": "user userid uid users customer customerid reviewer reviewerid member person",
+    "user": "user userid uid users customer customerid reviewer reviewerid member memberid person personid player "
+    "playerid reader readerid listener listenerid visitor visitorid username",
     "item": "item itemid iid items movie movieid film filmid book bookid isbn product productid asin artist artistid "
     "song songid track trackid joke jokeid article articleid business businessid anime animeid "
-    "game gameid",
+    "game gameid app appid recipe recipeid course courseid post postid video videoid show showid",
     "rating": "rating ratings score stars star value overall bookrating plays playcount listens clicks views purchases "
-    "quantity count counts weight hours hoursplayed playtime minutes seconds duration watchtime",
-    "time": "time timestamp ts date datetime unixreviewtime ratedat createdat",
+    "quantity count counts weight hours hoursplayed playtime minutes seconds duration watchtime feedback interactions "
+    "interaction",
+    "time": "time timestamp ts date datetime unixreviewtime ratedat createdat accessed accessedat lastaccessed "
+    "viewedat playedat boughtat purchasedat reviewtime",
 }
 USUAL_NAMES = {part: tuple(names.split()) for part, names in _NAMES.items()}
 EXPECTED_CELL = {"user": "an id", "item": "an id", "rating": "a finite number", "time": f"{EXPECTED_TIME}, or nothing"}
@@ -248,10 +251,7 @@ def find_parts(names: Sequence[str], wanted: Mapping[str, str | None]) -> dict[s
     found: dict[str, str] = {}
     for part, usual in USUAL_NAMES.items():
         name = wanted.get(part)
-        if name is None:
-            name = usual_column(names, usual)
-        elif name not in names:
-            raise DataError(f"there is no column {name!r}", expected=f"one of {', '.join(names)}")
+        name = usual_column(names, usual) if name is None else named_column(names, name)
         if name is not None:
             if list(names).count(name) > 1:
                 raise DataError(f"there is more than one column {name!r}", expected="different names")
@@ -263,9 +263,20 @@ def find_parts(names: Sequence[str], wanted: Mapping[str, str | None]) -> dict[s
 
 
 def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """The first of the usual names that is present, ignoring case and punctuation."""
+    """The first of the usual names that is present, ignoring case and punctuation; ids are an id."""
     plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in reversed(names)}
+    plain |= {name.removesuffix("s"): plain[name] for name in plain if name.endswith("ids")}
     return next((plain[name] for name in usual if name in plain), None)
+
+
+def named_column(names: Sequence[str], asked: str) -> str:
+    """The column that the caller has named, in any case if there is only one such."""
+    alike = [name for name in dict.fromkeys(names) if name.strip().casefold() == asked.strip().casefold()]
+    if asked in names or len(alike) != 1:
+        alike = [name for name in names if name == asked]
+    if not alike:
+        raise DataError(f"there is no column {asked!r}", expected=f"one of {', '.join(filter(None, names))}")
+    return alike[0]
 
 
 def frame_parts(frame: Any, wanted: Mapping[str, str | None], *, are_choices: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,14 @@ import numpy as np
 import polars as pl
 
 from tastespace.data.formats.content import ask_parquet, named_faults, read_plain
-from tastespace.data.formats.descriptions import describe_side, described, read_descriptions
+from tastespace.data.formats.descriptions import (
+    Shape,
+    SideName,
+    describe_frame,
+    describe_side,
+    described,
+    read_descriptions,
+)
 from tastespace.data.formats.json_lines import read_json_lines
 from tastespace.data.formats.layout import NETFLIX, OWN_RATING, PAIR, RATING, RATINGS, Layout, Sought, SoughtItems
 from tastespace.data.formats.layout import sniff as sniff_file
@@ -39,7 +46,7 @@ _IN_FOLDERS = ("u.data", "ratings.dat", "ratings.csv", "ratings.parquet")
 
 
 def read(
-    path: AnyPath,
+    path: Any,
     *,
     user: str | None = None,
     item: str | None = None,
@@ -47,22 +54,32 @@ def read(
     time: str | None = None,
     separator: str | None = None,
     header: bool | None = None,
-    items: AnyPath | None = None,
-    users: AnyPath | None = None,
+    items: Any = None,
+    users: Any = None,
+    item_id: str | None = None,
+    item_separator: str | None = None,
+    title: str | None = None,
+    list_separator: str | None = None,
     item_features: str | Sequence[str] | None = None,
     user_features: str | Sequence[str] | None = None,
     duplicates: Duplicates | None = None,
     bad_lines: BadLines = "error",
     kind: Kind | None = None,
 ) -> Ratings:
-    """Ratings from a file of delimited text, JSON lines or Parquet; what is not said is recognised from the content.
+    """Ratings from a file of delimited text, JSON lines or Parquet; what is not said is recognized from the content.
+
+    A frame of polars or pandas, and the name of a data set such as "movielens-demo", are read, too.
 
     Text may be compressed (.gz, .zst). Without a header the columns are user, item, rating and perhaps time. Ids are
-    integers where all of a column are written as integers are, without quotation marks; else strings. Titles and
-    attributes come from the files `items` and `users`, which may have any of these formats, too, or from the files that
-    MovieLens puts beside the ratings. A folder is read by the file of ratings in it. `item_features` and
-    `user_features` are names of attributes, "all", "bag" or files (see `Ratings.with_item_features`), in a list or
-    separated by commas.
+    integers where all of a column are written as integers are, without quotation marks; else strings. A folder is read
+    by the file of ratings in it.
+
+    Titles and attributes come from the files `items` and `users`, which may have any of these formats, or be frames;
+    or from the files that MovieLens puts beside the ratings. The column of ids is found by its name or its values, that
+    of titles by its name, and what separates the entries of a list such as "Action, Comedy" by the entries:
+    `item_id`, `title`, `item_separator` and `list_separator` overrule. Items that nobody has rated are kept.
+    `item_features` and `user_features` are names of attributes, "all", "bag" or files (see
+    `Ratings.with_item_features`), in a list or separated by commas.
 
     `kind` is the feedback type ("stars", "yes-no", "counts" or "one-class"); None is to guess (see
     `Ratings.with_kind`). In a file of users and items alone, perhaps with times, each line is a choice.
@@ -73,14 +90,21 @@ def read(
     A line that cannot be read raises a `DataError` that names it; `bad_lines="skip"` leaves such lines out and warns
     how many.
     """
-    if isinstance(path, pl.DataFrame) or hasattr(path, "columns"):
-        raise InvalidParameterError("read got a table; expected a file: use Ratings.from_frame for tables")
     skip = _skips(bad_lines)
     if kind is not None:
         check_kind(kind)
     wanted = {"user": user, "item": item, "rating": rating, "time": time}
-    file = Path(path)
-    if is_netflix(file):
+    shapes = {
+        "item": Shape(item_id, title, item_separator, list_separator),
+        "user": Shape(),
+    }
+    file = Path(path) if isinstance(path, str | os.PathLike) else Path()
+    if not isinstance(path, str | os.PathLike):
+        ratings = _from_memory(path, wanted, duplicates, kind)
+    elif (source := _data_set(path)) is not None:
+        ratings = source.load()
+        ratings = ratings if kind is None else ratings.with_kind(kind)
+    elif is_netflix(file):
         if skip or any(option is not None for option in (*wanted.values(), separator, header)):
             raise InvalidParameterError(
                 f"{path} has the layout of the Netflix Prize; expected neither columns, separator, header nor bad lines"
@@ -100,9 +124,34 @@ def read(
                 f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, "
                 "or duplicates sum, to add them up; or duplicates last"
             )
-    ratings = describe_side(ratings, file, None if items is None else Path(items), "item", skip=skip)
-    ratings = describe_side(ratings, file, None if users is None else Path(users), "user", skip=skip)
+    sides: tuple[tuple[SideName, Any], ...] = (("item", items), ("user", users))
+    for side, given in sides:
+        if given is not None and not isinstance(given, str | os.PathLike):
+            table = describe_frame(given, side, ratings.items if side == "item" else ratings.users, shapes[side])
+            ratings = described(ratings, table, side, keeps_unrated=side == "item")
+        else:
+            given = None if given is None else Path(given)
+            ratings = describe_side(ratings, file, given, side, skip=skip, shape=shapes[side])
     return with_features(ratings, item_features, user_features)
+
+
+def _from_memory(
+    source: Any, wanted: Mapping[str, str | None], duplicates: Duplicates | None, kind: Kind | None
+) -> Ratings:
+    """Ratings from a frame, a sparse matrix or other ratings."""
+    if isinstance(source, Ratings):
+        return source if kind is None else source.with_kind(kind)
+    if hasattr(source, "tocsr"):
+        ratings = Ratings.from_sparse(source, duplicates=duplicates)
+        return ratings if kind is None else ratings.with_kind(kind)
+    return Ratings.from_frame(source, **wanted, duplicates=duplicates, kind=kind)
+
+
+def _data_set(path: AnyPath) -> Any:
+    """The data set of this name; None for a file or folder."""
+    from tastespace.data.sources import resolve  # which are built on this module
+
+    return resolve(path)
 
 
 def with_features(
@@ -122,14 +171,17 @@ def read_test(path: AnyPath, **arguments: Any) -> Ratings:
     """
     asked = {side: arguments.pop(f"{side}_features", None) for side in ("item", "user")}
     files = {side: arguments.pop(f"{side}s", None) for side in ("item", "user")}
+    of_items = [arguments.pop(name, None) for name in ("item_id", "title", "item_separator", "list_separator")]
     tested = read(path, **arguments)
     for side in ("item", "user"):
         if asked[side] is None:
             continue
+        shape = Shape(*of_items) if side == "item" else Shape()
         with warnings.catch_warnings(), suppress(DataError):
             warnings.simplefilter("ignore", DataWarning)
             if files[side] is not None:
-                tested = described(tested, read_descriptions(Path(files[side]), side), side)
+                known = tested.items if side == "item" else tested.users
+                tested = described(tested, read_descriptions(Path(files[side]), side, shape=shape, ids=known), side)
             tested = with_features(tested, *((asked[side], None) if side == "item" else (None, asked[side])))
     return tested
 

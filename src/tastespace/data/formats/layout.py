@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tastespace.data.formats import text as plain_text
 from tastespace.data.formats.content import WHOLE, Compression, ask_parquet, compression_of, read_plain
 from tastespace.data.formats.json_lines import keys_of
-from tastespace.data.tables import USUAL_NAMES, find_parts, find_rating_parts, usual_column
+from tastespace.data.tables import USUAL_NAMES, find_parts, find_rating_parts, named_column, usual_column
 from tastespace.errors import DataError, InvalidParameterError
 
 RATING = ("user", "item", "rating")
@@ -52,7 +52,9 @@ class Layout:
         has_names = self.kind != "text" or self.has_header
         shown = {name: name if has_names else f"column {place}" for place, name in enumerate(self.columns, start=1)}
         used = ", ".join(f"{part} = {shown[name]}" for part, name in self.parts.items())
-        spare = [name for name in self.columns if name not in self.parts.values()]
+        spare = [name for name in self.columns if name and name not in self.parts.values()]
+        if "id" in self.parts:  # of items or users, of which everything is used
+            return f"{kind}; {used}" + (f"; attributes: {', '.join(spare)}" if spare else "")
         choices = "" if "rating" in self.parts else "; no column of values: each line is a choice"
         return f"{kind}; {used}{choices}" + (f"; not used: {', '.join(spare)}" if spare else "")
 
@@ -158,19 +160,24 @@ DESCRIBED = {  # what files of items and users usually contain, and the usual na
 
 @dataclass(frozen=True)
 class SoughtDescriptions(Sought):
-    """A description of items or users: an id, and any other columns."""
+    """A description of items or users: an id, and any other columns.
+
+    The id may be missing: its column is then found by its values.
+    """
 
     needed: tuple[str, ...] = ("id", "title")
     side: Literal["item", "user"] = "item"
     expected: str = "a table with an id and a title for each item, or the item file of MovieLens"
 
     def _find(self, names: Sequence[str], part: str) -> str | None:
-        return usual_column(names, DESCRIBED[self.side].get(part, ()))
+        if (wanted := self.wanted.get(part)) is not None:
+            return next((name for name in names if name.strip().casefold() == wanted.strip().casefold()), None)
+        usual = DESCRIBED[self.side].get(part, ())
+        return usual_column(names, usual) or (title_like(names) if part == "title" and usual else None)
 
     def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         found = {part: self._find(names, part) for part in DESCRIBED[self.side]}
-        if found["id"] is None:
-            raise DataError(f"no column for the id among {', '.join(names)}", expected=self.expected)
+        found |= {part: named_column(names, name) for part, name in self.wanted.items() if name is not None}
         return {part: name for part, name in found.items() if name is not None}
 
     def is_likely(self, rows: plain_text.Rows) -> bool:
@@ -182,15 +189,26 @@ class SoughtDescriptions(Sought):
             return names
         if self.side == "user" or width <= 3:
             known = ("id",) if self.side == "user" else ("id", "title", "genres")
-            return (*known, *(f"column {number}" for number in range(2, width + 1)))[:width]
+            return (*known, *(f"column {number}" for number in range(len(known) + 1, width + 1)))[:width]
         if width > FIRST_FLAG and all(set(row[FIRST_FLAG:]) <= {"0", "1"} for row in rows):
             return ("id", "title", "date", "video", "address", *(f"flag {place}" for place in range(FIRST_FLAG, width)))
-        raise DataError("no column is called title", line=1, text=" ".join(rows[0]), expected=self.expected)
+        return tuple(f"column {place}" for place in range(1, width + 1))
 
     def has_header(self, rows: plain_text.Rows) -> bool:
         if self.side == "item" and self._find(rows[0], "title") is not None:
             return True
-        return self._find(rows[0], "id") is not None and not any(_is_number(cell) for cell in rows[0])
+        if any(_is_number(cell) for cell in rows[0]):
+            return False
+        # Words above a column of numbers name it.
+        columns = zip(*(fields for fields in rows[1:] if len(fields) == len(rows[0])), strict=True)
+        has_numbers = any(all(map(_is_number, column)) for column in columns)
+        return self._find(rows[0], "id") is not None or (len(rows[0]) > 1 and has_numbers)
+
+
+def title_like(names: Sequence[str]) -> str | None:
+    """The first column with the word title in its name, else name: `title of game`, `product_name`."""
+    words = {name: set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())) for name in names}
+    return next((name for word in ("title", "name") for name in names if word in words[name]), None)
 
 
 SOUGHT_OF = {
@@ -248,7 +266,12 @@ def _sniff_text(head: bytes, sought: Sought) -> tuple[str, bool, tuple[str, ...]
         next(plain_text.records(content, separator))  # says what is wrong with the first record
     has_header = sought.has_header(rows) if header is None else header
     if has_header:
-        return separator, True, tuple(name.strip() for name in rows[0])
+        names = tuple(name.strip() for name in rows[0])
+        # Separators at the end of lines make columns without a name, which the first line may lack, or have alone.
+        width = plain_text.usual_width(rows)
+        if len(names) < width and not any("".join(fields[len(names) :]).strip() for fields in rows):
+            names += ("",) * (width - len(names))
+        return separator, True, names[:width] if not any(names[width:]) else names
     names = sought.names_by_place(rows)
     if len(names) < len(sought.at_least):
         count = "1 column" if len(names) == 1 else f"{len(names)} columns"

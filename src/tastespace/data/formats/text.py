@@ -82,17 +82,23 @@ def usual_width(rows: Rows) -> int:
 
 def guess_separator(text: str, min_columns: int, is_likely: Callable[[Rows], bool]) -> str:
     """The separator with which the first lines look most like a table of at least `min_columns` columns."""
-    scores: dict[str, tuple[bool, bool, float]] = {}
+    scores: dict[str, tuple[bool, bool, bool, float]] = {}
     for separator in SEPARATORS:
         rows = sample(text, separator)
         width = usual_width(rows)
         if width >= 2:
             share = sum(len(fields) == width for fields in rows) / len(rows)
-            scores[separator] = is_likely(rows), width >= min_columns, share
+            fits = len(_without_blanks(rows[0])) <= width and len(rows[0]) > 1
+            scores[separator] = fits, is_likely(rows), width >= min_columns, share
     if not scores:
         expected = f"columns separated by {', '.join(list(SEPARATORS.values())[:-1])} or spaces"
         raise _fault("there is only one column", expected, text, first_line(text)[0])
     return max(scores, key=scores.__getitem__)  # the first of the best
+
+
+def _without_blanks(fields: list[str]) -> list[str]:
+    """The fields up to the last that is not blank."""
+    return fields[: max((place for place, field in enumerate(fields, start=1) if field.strip()), default=0)]
 
 
 def first_line(text: str) -> tuple[int, str]:
@@ -132,7 +138,7 @@ def read_cells(data: bytes, columns: Sequence[str], separator: str, has_header: 
             raise
         # Titles with quotation marks of their own are common where the separator needs no quoting.
         found = list(records(content, separator, quoted=False))
-    found = found[1:] if has_header else found
+    found = [(line, _fitted(fields, columns)) for line, fields in (found[1:] if has_header else found)]
     whole = [(line, fields) for line, fields in found if len(fields) == len(columns)]
     ragged = [(line, len(fields)) for line, fields in found if len(fields) != len(columns)][: None if skip else 1]
     faults = [_fault(*_ragged(n, len(columns), separator), content, line) for line, n in ragged]
@@ -144,21 +150,40 @@ def read_cells(data: bytes, columns: Sequence[str], separator: str, has_header: 
     return Cells(tuple(columns), cells, [line for line, _ in whole], content, faults)
 
 
+def _fitted(fields: list[str], columns: Sequence[str]) -> list[str]:
+    """The fields without blank ones beyond the columns, and with blank ones for columns that have no name."""
+    n = len(columns)
+    if len(fields) > n and not any(field.strip() for field in fields[n:]):
+        return fields[:n]
+    return fields if any(columns[len(fields) :]) else fields + [""] * (n - len(fields))
+
+
 def read_delimited(
     data: bytes, columns: Sequence[str], parts: Mapping[str, str], separator: str, has_header: bool, *, skip: bool
 ) -> Observed:
     """The records of a text; what cannot be read is an error that names the line, or is set aside and counted."""
     data = with_plain_ends(data)
     places = {part: columns.index(name) for part, name in parts.items()}
-    found = _native.read_records(
-        np.frombuffer(data, np.uint8),
-        separator,
-        has_header=has_header,
-        n_columns=len(columns),
-        skips_faults=skip,
-        threads=threads.resolve(None),
-        **places,
-    )
+
+    def parsed(data: bytes, n_columns: int, *, skip: bool) -> _native.Records:
+        return _native.read_records(
+            np.frombuffer(data, np.uint8),
+            separator,
+            has_header=has_header,
+            n_columns=n_columns,
+            skips_faults=skip,
+            threads=threads.resolve(None),
+            **places,
+        )
+
+    found = parsed(data, len(columns), skip=skip)
+    if found.fault_kind == "ragged" and separator.strip(" ") == separator:
+        # Some lines may end with separators that others do not have.
+        ends, n_named = rb"(?:%b[ \t]*)+(?=\r?\n|\Z)" % re.escape(separator.encode()), len(_without_blanks([*columns]))
+        plain = re.sub(ends, b"", data)
+        again = parsed(plain, n_named, skip=False)
+        if not again.fault_kind or (not skip and again.fault_n_fields > n_named):
+            found, data = again, plain
     fault = _record_fault(found, data, separator, len(columns)) if found.fault_kind else None
     if fault is not None and not skip:
         raise fault
