@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import warnings
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from tastespace import ALS, Ratings, save, storage
+from tastespace import ALS, Ratings, load, save, storage
 from tastespace.cli.main import app
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.errors import DataError, InvalidParameterError, TastespaceError, TastespaceWarning
 from tastespace.models import BPMF, Joint
 from tastespace.models.base import batch
 from tastespace.models.factorization.gibbs import posterior
@@ -110,12 +111,65 @@ def test_parts_of_another_model_or_of_other_settings_are_refused_and_kept(als, r
     assert sorted(out.with_name("lists.parquet.parts").iterdir()) == before
 
 
+def test_mistakes_are_said_before_anything_is_written(als, tmp_path):
+    for wrong in ({"rules": ["at-most:k=1,of=colour"]}, {"only": ["nothing"]}, {"policy": "cautious"}):
+        with pytest.raises(TastespaceError):
+            als.recommend_all(3, out=tmp_path / "lists.parquet", **wrong)
+        assert not list(tmp_path.iterdir())  # Parts of that run would be in the way of the next.
+
+
+@pytest.mark.parametrize("form", [lambda table: table, pl.DataFrame.lazy, pl.DataFrame.to_pandas, Ratings.from_frame])
+@pytest.mark.parametrize("name", ["exclude", "only", "shown"])
+def test_of_tables_of_users_each_batch_gets_its_own_rows(als, monkeypatch, name, form):
+    users, items = als.ratings_.users.ids, als.ratings_.items.ids
+    rng = generator(3)
+    pairs = {"user": users.gather(rng.integers(0, 40, 300)), "item": items.gather(rng.integers(0, 30, 300))}
+    table = pl.DataFrame(pairs).unique(maintain_order=True)
+    unknown = pl.DataFrame({"user": [10**6], "item": items[:1]}, schema=table.schema)
+    given = form(pl.concat([table, unknown]).with_columns(rating=pl.lit(1.0)))
+    options = {name: given, "include_seen": False} | ({"rules": ["not-shown"]} if name == "shown" else {})
+    singly = als.recommend(users, 4, **options).to_polars()
+    plain, sizes = ALS.recommend, []
+
+    def recommend(self, user_ids, *args, **options):
+        sizes.append((len(user_ids), len(options[name])))
+        return plain(self, user_ids, *args, **options)
+
+    if form is not pl.DataFrame.lazy:
+        monkeypatch.setattr(ALS, "recommend", recommend)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = als.recommend_all(4, **options)
+    assert found.select("user", "item").equals(singly.select("user", "item"))
+    assert sum(rows for _, rows in sizes[1:]) in (0, len(table))  # The first is of one user, to find mistakes.
+    if name == "shown":
+        assert "of its table, 1 of 41 users are unknown to the model" in str(told[0].message)
+
+
 def test_an_existing_file_is_refused(als, tmp_path):
     out = tmp_path / "lists.parquet"
     out.write_text("mine")
     with pytest.raises(InvalidParameterError, match="exists already"):
         als.recommend_all(3, out=out)
     assert out.read_text() == "mine"
+
+
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+def test_without_ratings_users_are_known_by_their_factors_or_not_at_all(als, ratings, tmp_path):
+    save(als, tmp_path / "als", with_ratings=False)
+    with pytest.warns(TastespaceWarning, match="what users have rated is on their lists, too"):
+        lists = load(tmp_path / "als").recommend_all(3)
+    assert lists["item"].to_list() == als.recommend_all(3, include_seen=True)["item"].to_list()
+    save(BPMF(n_factors=1, chains=1, warmup=5, draws=5, seed=1).fit(ratings), tmp_path / "bpmf", with_ratings=False)
+    with pytest.raises(InvalidParameterError, match="BPMF was saved without its ratings.*expected a model saved with"):
+        load(tmp_path / "bpmf").recommend_all(3, out=tmp_path / "lists.parquet")
+    assert not list(tmp_path.glob("*.parts"))
+
+
+def test_a_folder_that_is_not_there_is_said(als, tmp_path):
+    with pytest.raises(DataError, match=r"No such file.*expected a folder") as told:
+        als.recommend_all(3, out=tmp_path / "nowhere" / "lists.parquet")
+    assert "finished parts" not in str(told.value)
 
 
 def test_a_full_disk_is_said_and_what_is_finished_is_kept(als, tmp_path, monkeypatch):

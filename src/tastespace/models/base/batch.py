@@ -12,8 +12,9 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ import polars as pl
 from tastespace import storage, threads
 from tastespace.data.attributes import Attributes
 from tastespace.data.ratings import Ratings
+from tastespace.data.tables import is_pandas
 from tastespace.errors import DataError, InvalidParameterError, TastespaceError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import pairs_of
@@ -45,14 +47,19 @@ def recommend_all(
     """The lists of all training users, or None where they are in a file; and remarks about them."""
     asked, users = copy.copy(recommender), recommender.ratings_.users.ids
     remarks: dict[str, None] = {}
+    if not len(recommender.ratings_):
+        remarks = _without_ratings(recommender, options)
     asked.threads = 1
     asked.__dict__["_tell"] = lambda told: remarks.update(dict.fromkeys(told))  # once for all batches, at the end
 
     step = min(BATCH, recommender.posterior_.people_at_once or BATCH)
+    asked.recommend(users[:1], **options)  # What is wrong with the options is said before anything is written.
+    tables = {name: _of_batches(recommender.ratings_, options[name], name) for name in ("exclude", "only", "shown")}
 
     def lists(batch: int) -> tuple[pl.DataFrame, Effects]:
         some = users[batch * BATCH : (batch + 1) * BATCH]
-        parts = [asked.recommend(some[first : first + step], **options) for first in range(0, len(some), step)]
+        own = {**options, **{name: of_batch(batch) for name, of_batch in tables.items()}}
+        parts = [asked.recommend(some[first : first + step], **own) for first in range(0, len(some), step)]
         effects = Effects()
         for part in parts:
             effects.update(part.effects or {})
@@ -71,30 +78,25 @@ def recommend_all(
         made: dict[int, tuple[pl.DataFrame, Effects]] = {}
         _work(recommender, range(n_batches), len(users), observer, lambda batch: made.update({batch: lists(batch)}))
         return pl.concat([made[batch][0] for batch in range(n_batches)]), said(each for _, each in made.values())
+    run = _run_of(recommender, options)
+    with _written(out, run, n_batches) as files:
+        missing = [batch for batch, file in enumerate(files) if not file.exists()]
+        _work(recommender, missing, len(users), observer, lambda batch: _write(files[batch], *lists(batch)))
+        with storage.replace_file(out) as stream:
+            pl.scan_parquet(files).sink_parquet(Path(stream.name))
+        found = said([_effects_of(file) for file in files])
+    return None, found
+
+
+@contextmanager
+def _written(out: Path, run: dict[str, str], n_batches: int) -> Iterator[list[Path]]:
+    """The files of the parts, in a folder that is held meanwhile and removed when all is done."""
     parts = out.with_name(f"{out.name}.parts")
-    files = [parts / f"{batch:08d}.parquet" for batch in range(n_batches)]
-
-    def write(batch: int) -> None:
-        frame, effects = lists(batch)
-        packed = io.BytesIO()
-        frame.write_parquet(packed)
-        with storage.replace_file(files[batch].with_suffix(".json")) as stream:
-            stream.write(json.dumps([[*key, n] for key, n in effects.items()]).encode())
-        with storage.replace_file(files[batch]) as stream:  # The last: a part with this file is finished.
-            stream.write(packed.getbuffer())
-
-    def written(file: Path) -> Effects:
-        return Effects({(place, what): n for place, what, n in json.loads(file.with_suffix(".json").read_text())})
-
     try:
-        lock = _begin(out, parts, _run_of(recommender, options))
+        lock = _begin(out, parts, run)
         try:
             storage.remove_unfinished(parts)
-            missing = [batch for batch, file in enumerate(files) if not file.exists()]
-            _work(recommender, missing, len(users), observer, write)
-            with storage.replace_file(out) as stream:
-                pl.scan_parquet(files).sink_parquet(Path(stream.name))
-            found = said([written(file) for file in files])
+            yield [parts / f"{batch:08d}.parquet" for batch in range(n_batches)]
         finally:
             lock.release()
         shutil.rmtree(parts)
@@ -102,12 +104,57 @@ def recommend_all(
         if isinstance(error, TastespaceError):
             raise
         reason = getattr(error, "strerror", None) or error
+        kept = f"; finished parts stay in {parts}: run the same again to continue" if parts.exists() else ""
         raise DataError(
             f"the lists cannot be written to {out} ({reason})",
-            expected=f"a folder with enough room that can be written; finished parts stay in {parts}: run the same "
-            "again to continue",
+            expected=f"a folder with enough room that can be written{kept}",
         ) from error
-    return None, found
+
+
+def _write(file: Path, frame: pl.DataFrame, effects: Effects) -> None:
+    packed = io.BytesIO()
+    frame.write_parquet(packed)
+    with storage.replace_file(file.with_suffix(".json")) as stream:
+        stream.write(json.dumps([[*key, n] for key, n in effects.items()]).encode())
+    with storage.replace_file(file) as stream:  # The last: a part with this file is finished.
+        stream.write(packed.getbuffer())
+
+
+def _effects_of(file: Path) -> Effects:
+    return Effects({(place, what): n for place, what, n in json.loads(file.with_suffix(".json").read_text())})
+
+
+def _without_ratings(recommender: Recommender, options: Mapping[str, Any]) -> dict[str, None]:
+    """What to know about lists of a model that does not know what its users have rated."""
+    if not recommender.posterior_.keeps_users:
+        raise InvalidParameterError(
+            f"this {type(recommender).__name__} was saved without its ratings, by which alone it knows users; "
+            "expected a model saved with its ratings"
+        )
+    if options["exclude"] is None or options["include_seen"]:
+        return {}
+    return {"the model was saved without its ratings: what users have rated is on their lists, too": None}
+
+
+def _of_batches(ratings: Ratings, given: Any, name: str) -> Callable[[int], Any]:
+    """What concerns each batch: of a table of users, their rows, so that none of them is looked at in every batch."""
+    if isinstance(given, Ratings):
+        given = given.to_polars().drop("rating")
+    users = None if isinstance(given, str | None) else pairs_of(given, name)[0]
+    if users is None:
+        return lambda batch: given
+    batches = ratings.users.rows_of(users) // BATCH  # -1 for a user who is not known
+    table: Any = (
+        given if is_pandas(given) else pl.DataFrame(given.collect() if isinstance(given, pl.LazyFrame) else given)
+    )
+    order = np.argsort(batches, kind="stable")
+    bounds = np.searchsorted(batches[order], np.arange(-(-len(ratings.users.ids) // BATCH) + 1))
+
+    def of_batch(batch: int) -> Any:
+        rows = order[bounds[batch] : bounds[batch + 1]]
+        return table.iloc[rows] if is_pandas(table) else table[rows]
+
+    return of_batch
 
 
 def _work(
