@@ -73,6 +73,19 @@ def test_models_far_behind_are_tried_once_and_others_with_all_their_settings(cho
         assert n == (len(candidates[name]) if name in close else 1)
 
 
+def test_progress_has_the_budget_and_the_best_so_far(ratings, choice):
+    events = []
+    choose(ratings, budget=100, seed=0, threads=1, fixed=QUICK, observer=events.append)
+    each = [event for event in events if event.phase == "choosing a model"]
+    assert [event.step for event in each] == list(range(len(each)))
+    assert all(event.stats["budget"] == 100 for event in each)
+    assert "NDCG@100" not in each[0].stats
+    best = [event.stats["NDCG@100"] for event in each[1:]]
+    assert 0 < best[0] <= best[-1] <= choice.taken.value + 0.1
+    spent = [event.stats["seconds"] for event in each]
+    assert spent == sorted(spent)
+
+
 def test_words(choice):
     said = str(choice)
     assert said.startswith(f"Models tried on {choice.held_out} choices of {choice.users} users, held out from training")

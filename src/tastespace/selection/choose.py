@@ -372,6 +372,13 @@ class _Search:
             return float(self.budget)
         return math.inf if self.best is None else max(LEAST_SECONDS, TIMES_THE_FIT * self.tried[self.best].seconds)
 
+    @property
+    def _figures(self) -> dict[str, float]:
+        """How much of the budget is spent, and what the best achieved: shown with progress."""
+        spent = {"seconds": time.monotonic() - self.began}
+        budget = {"budget": self._seconds} if math.isfinite(self._seconds) else {}
+        return spent | budget | ({} if self.best is None else {MEASURE: self._value(self.best)})
+
     def _try_all(self, candidates: Candidates, guess: str) -> None:
         total = sum(map(len, candidates.values()))
         # The guess first, then what is made of it, which takes over what it has found.
@@ -397,7 +404,7 @@ class _Search:
         if time.monotonic() - self.began >= self._seconds:
             self.n_left += 1
             return
-        self.observer(Progress("choosing a model", len(self.tried), total))
+        self.observer(Progress("choosing a model", len(self.tried), total, self._figures))
         model, place = MODELS[name], len(self.tried)
         found = self._found_for(model) if half_life is None else {}  # What has faded asks for other confidences.
         parameters = {**model.settings_for(self.ratings.kind), **found, **settings, **self.given}
