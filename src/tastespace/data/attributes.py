@@ -124,9 +124,9 @@ class Attributes:
         if ratings.item_titles is not None:
             self._cells.setdefault("title", ratings.item_titles)
         self._cells.setdefault("item", ratings.items.ids)
+        self.rating_counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
         if len(ratings):
-            counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
-            self._cells.setdefault("ratings", pl.Series(counts))
+            self._cells.setdefault("ratings", pl.Series(self.rating_counts))
         self._columns: dict[str, Column] = {}
 
     @cached_property

@@ -203,7 +203,7 @@ class Rules:
         least = [rule.n for rule in self.rules if isinstance(rule, MinRatings)]
         if not least:
             return None
-        enough = np.asarray(np.bincount(self.items.item_rows, minlength=len(self.items.items.ids)) >= max(least))
+        enough = np.asarray(self.attributes.rating_counts >= max(least))
         enough[list(self.pins.values())] = True
         return enough
 
@@ -349,8 +349,7 @@ class Rules:
         elif isinstance(rule, Pin):
             did = f"is in {_of(lists, n_lists)}"
         elif isinstance(rule, MinRatings):
-            counts = np.bincount(self.items.item_rows, minlength=n_items)
-            left = (counts < rule.n) & ~np.isin(np.arange(n_items), list(self.pins.values()))
+            left = (self.attributes.rating_counts < rule.n) & ~np.isin(np.arange(n_items), list(self.pins.values()))
             did = f"left out {int(left.sum())} of {_count(n_items, 'item')}"
         else:
             did = f"left out {_count(items, 'item')} for {_of(lists, n_lists, 'user')}{self._unknown()}"
