@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fastapi.testclient import TestClient
+from service.conftest import small_ratings
 
-from tastespace import artifact
+from tastespace import Joint, artifact
+from tastespace.service.app import create_app, prepare
+from tastespace.service.settings import Settings
 
 
 def test_a_list_is_that_of_the_library(client, small_model):
@@ -17,6 +21,29 @@ def test_a_list_is_that_of_the_library(client, small_model):
     assert low <= told["items"][0]["score"] + 1e-6
     assert high <= 5
     assert not told["cold"]
+
+
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+def test_a_list_of_joint_says_how_likely_items_are_chosen_and_liked(tmp_path):
+    model = Joint(n_factors=2, chains=1, warmup=20, draws=60, seed=1, threads=1).fit(small_ratings())
+    artifact.save(model, tmp_path / "model")
+    settings = Settings(model=str(tmp_path / "model"), state=str(tmp_path / "state"), rate=0)
+    prepare(settings)
+    with TestClient(create_app(settings)) as client:
+        for user in ("3", "new"):
+            ranking = model.recommend([user], 4, top_n=True)
+            expected, sure = ranking.entries_of(0), ranking.uncertainty
+            told = client.get(f"/v1/users/{user}/recommendations", params={"n": 4}).json()
+            assert [entry["item"] for entry in told["items"]] == [str(entry["item"]) for entry in expected]
+            assert told["liked_from"] == pytest.approx(sure.liked_from[0], abs=1e-4)
+            assert told["base_rate"] == pytest.approx(sure.base_rate, abs=1e-4)
+            for entry, own in zip(told["items"], expected, strict=True):
+                for name in ("score", "chosen_probability", "liked_probability", "expected_rating"):
+                    assert entry[name] == pytest.approx(own[name], abs=1e-3)
+                assert entry.get("top_n_probability") is None  # on request only
+            told = client.get(f"/v1/users/{user}/recommendations", params={"n": 4, "top_n": True}).json()
+            shares = [entry["top_n_probability"] for entry in told["items"]]
+            assert shares == pytest.approx([entry["top_n_probability"] for entry in expected], abs=0.2)
 
 
 def test_a_new_rating_counts_at_once(client):

@@ -85,9 +85,8 @@
       make("span", { text: `liked: ${percent(entry.liked_probability)}`, title: `A rating of at least ${number(liking.liked_from)}.` }));
   }
 
-  function card(entry, { range, n, before, foundBy, whose, isChoice, liking, actions, tag }) {
+  function card(entry, { range, before, foundBy, whose, isChoice, liking, actions, tag }) {
     const move = moved(entry, before);
-    const chance = entry.top_n_probability;
     return make("li", { class: move === "new" ? "card fresh" : "card", "data-item": entry.item },
       make("div", { class: "rank" }, String(entry.rank), move ? make("span", { class: "move", text: move }) : null),
       make("div", {},
@@ -99,10 +98,7 @@
       make("div", { class: "sure" },
         range ? bar(entry, range, isChoice) : null,
         make("div", {}, range ? "" : "score ", make("strong", { text: expected(entry, range) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
-        chances(entry, liking),
-        chance === null || chance === undefined ? null : make("div", {},
-          `probability of the top ${n}: ${percent(chance)}`,
-          make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being in the top ${n}` }))));
+        chances(entry, liking)));
   }
 
   function cards(entries, options) {
@@ -111,7 +107,7 @@
 
   function cardTable(entries, caption, range) {
     const isOf = (name) => entries.some((entry) => entry[name] !== undefined && entry[name] !== null);
-    const shares = [["chosen", "chosen_probability"], ["liked", "liked_probability"], ["P(top n)", "top_n_probability"]].filter(([, name]) => isOf(name));
+    const shares = [["chosen", "chosen_probability"], ["liked", "liked_probability"]].filter(([, name]) => isOf(name));
     const columns = ["rank", "item", range ? "expected" : "score", "belief sd", "90 % from", "to", ...shares.map(([title]) => title)];
     const rows = () => entries.map((entry) => [
       String(entry.rank), entry.title || entry.item, expected(entry, range), number(entry.belief_sd),
