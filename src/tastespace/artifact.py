@@ -15,24 +15,19 @@ artifact names is ever imported. Earlier formats stay loadable (tests/artifacts)
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from math import inf
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from polars.exceptions import PanicException, PolarsError
 
 from tastespace import storage
 from tastespace.data.csr import CSR
@@ -42,10 +37,21 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceWarning, warn
 from tastespace.index.trials import StoredIndex
+from tastespace.manifests import (
+    BAD_CONTENT,
+    INDEX,
+    MANIFEST,
+    MAX_MANIFEST,
+    check_manifest,
+    fault_of,
+    file_faults,
+    write_manifest,
+    writing,
+)
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import TrainingSummary
-from tastespace.settings import Settings, translated
+from tastespace.settings import translated
 from tastespace.stored_features import FILES, read_features, write_features
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
@@ -53,29 +59,14 @@ from tastespace.version import __version__
 
 FORMAT = "tastespace"
 FORMAT_VERSION = 2
-MANIFEST = "manifest.json"
-POSTERIOR, RATINGS, INDEX = "posterior.safetensors", "ratings.safetensors", "index.safetensors"
+POSTERIOR, RATINGS = "posterior.safetensors", "ratings.safetensors"
 USERS, ITEMS = "users.parquet", "items.parquet"
 MAIN_PART = "posterior"  # the name of the unnamed part
-NO_DIGEST = "0" * 64  # in place of the manifest's own checksum while that is computed
-MAX_MANIFEST = 64 << 20  # bytes
-FEW = 8  # numbers in an array of settings, at most
-CHUNK = 1 << 18  # numbers looked at at a time: they stay in the cache of a core
-# Arrays of the course of a fit, which may have gaps, or tell of steps that diverged.
-WATCHED = re.compile(r"(.*/)?(trace:.*|(.*_)?errors|losses|bounds)")
-MAX_VALUE = 1e30  # of plausible numbers: products of larger ones are infinite in single precision
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
 ATTRIBUTE = "attribute:"  # prefix of the columns that are attributes
 _FILE = re.compile(
     r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|(users|items)\.parquet|" + FILES, re.ASCII
-)
-# The message of the kernels' binding (nanobind) for wrong arguments.
-_KERNEL_REFUSES = "incompatible function arguments"
-# Errors caused by files with other content than was saved; `_fault` distinguishes further causes.
-_BAD_CONTENT = (
-    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError, OSError, RecursionError),
-    *(PolarsError, PanicException),
 )
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -113,7 +104,7 @@ def save(
     ratings = recommender.ratings_
     arrays = recommender.posterior_.arrays()
     n_bytes = sum(array.nbytes for array in arrays.values()) + 16 * len(ratings)
-    with _writing(path, n_bytes) as folder:
+    with writing(path, n_bytes) as folder:
         parts = _write_posterior(folder, arrays)
         if with_ratings and len(ratings):
             _write_ratings(folder, ratings)
@@ -124,7 +115,7 @@ def save(
         if recommender.index_ is not None:
             check_fits(recommender.index_, recommender)
             _write_index(folder, recommender.index_, recommender, manifest)
-        _write_manifest(folder, manifest, {})
+        write_manifest(folder, manifest, {})
 
 
 def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> None:
@@ -147,11 +138,11 @@ def rewriting(path: Path, manifest: dict[str, Any], changed: Collection[str]) ->
     """A folder that replaces an artifact: it has the same files, but for those that change, which the caller writes."""
     stays = manifest["files"].keys() - set(changed)
     known = {name: digest for name, digest in manifest.get("sha256", {}).items() if name in stays}
-    with _writing(path, sum(size for name, size in manifest["files"].items() if name not in stays)) as folder:
+    with writing(path, sum(size for name, size in manifest["files"].items() if name not in stays)) as folder:
         for name in stays:
             storage.link(path / name, folder / name)
         yield folder
-        _write_manifest(folder, manifest, known)
+        write_manifest(folder, manifest, known)
 
 
 def load(path: str | Path, *, with_index: bool = True, verify: bool = False, models: Models = ()) -> Recommender:
@@ -164,15 +155,15 @@ def load(path: str | Path, *, with_index: bool = True, verify: bool = False, mod
     """
     path = Path(path)
     manifest = read_manifest(path, models=models)
-    faults = _file_faults(path, manifest, verify=verify)
+    faults = file_faults(path, manifest, verify=verify)
     _raise(path, {name: fault for name, fault in faults.items() if name != INDEX})
     instruction_set()  # Raises now if TASTESPACE_ISA is invalid: that is not a fault of the artifact.
     try:
         recommender = _restored(path, manifest, models)
     except ArtifactError:
         raise
-    except _BAD_CONTENT as error:
-        raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
+    except BAD_CONTENT as error:
+        raise ArtifactError(f"{path}: {fault_of(error, manifest)}") from error
     if with_index and "index" in manifest:
         recommender.index_ = _loaded_index(path, manifest, recommender, faults.get(INDEX))
     return recommender
@@ -203,7 +194,7 @@ def read_manifest(path: str | Path, *, models: Models = ()) -> dict[str, Any]:
             "Upgrade it: pip install -U tastespace"
         )
     _check_entries(path, manifest)
-    _check_manifest(path, manifest, content)
+    check_manifest(path, manifest, content)
     if manifest["model"] not in MODELS and manifest["model"] not in _names_of(models):
         raise ArtifactError(
             f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}. A "
@@ -244,22 +235,6 @@ def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
         raise ArtifactError(f"{path}: the {MANIFEST} lacks the size or the checksum of {names}; fit or copy it again")
 
 
-def _check_manifest(path: Path, manifest: Mapping[str, Any], content: bytes) -> None:
-    """Raise an error if the manifest has another checksum than when it was written; older ones have none."""
-    digest = manifest.get("sha256", {}).get(MANIFEST)
-    if digest is not None and _digest_of_manifest(content, str(digest)) != digest:
-        raise ArtifactError(
-            f"{path}: the {MANIFEST} has another checksum than when it was written; the artifact is damaged, fit or "
-            "copy it again"
-        )
-
-
-def _digest_of_manifest(content: bytes, digest: str) -> str:
-    """The SHA-256 of a manifest that has zeros in the place of this digest."""
-    entry = f'"{MANIFEST}": "%s"'
-    return hashlib.sha256(content.replace((entry % digest).encode(), (entry % NO_DIGEST).encode())).hexdigest()
-
-
 def check_writable(path: str | Path) -> None:
     """Raise an error early, before hours of work, if an artifact cannot be written there."""
     path = Path(path).resolve()
@@ -295,64 +270,11 @@ def _name_of(model: type[Recommender]) -> str:
     return MODELS.name_of(model) or f"{model.__module__}.{model.__name__}"
 
 
-def _file_faults(
-    path: Path, manifest: Mapping[str, Any], *, verify: bool, found: Mapping[Path, str] | None = None
-) -> dict[str, str]:
-    """The missing, changed and implausible files, and what is wrong with each; checksums may have been found before."""
-    faults = {}
-    for name, expected in manifest["files"].items():
-        if not (path / name).is_file():
-            faults[name] = f"the file {name} is missing"
-        elif (size := (path / name).stat().st_size) != expected:
-            faults[name] = f"{name} has {size} bytes; expected {expected}"
-    checksums = manifest.get("sha256", {})
-    whole = {path / name: checksums.get(name, "") for name in manifest["files"] if name not in faults}
-    try:
-        mark = storage.Mark(whole)
-        if not faults and not verify and mark.exists():
-            return {}
-        changed = storage.changed_files({file: checksum for file, checksum in whole.items() if checksum}, found or {})
-        faults |= {file.name: f"{file.name} has another checksum than when it was written" for file in changed}
-        for name in manifest["files"].keys() - faults.keys():
-            if fault := _implausible(path / name):
-                faults[name] = fault
-    except OSError as error:
-        if isinstance(error, ArtifactError):
-            raise
-        raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
-    mark.remove() if faults else mark.set()
-    return faults
-
-
-def _implausible(file: Path) -> str | None:
-    """What is wrong with the numbers of a file, if anything: they must be finite and not huge."""
-    if file.suffix == ".parquet" or file.name == INDEX:  # An index is tried out.
-        return None
-    try:
-        arrays = storage.read_arrays(file)
-    except OSError:
-        raise
-    except _BAD_CONTENT as error:
-        return f"{file.name} cannot be read ({error})"
-    for name, array in arrays.items():
-        if array.dtype.kind != "f" or WATCHED.fullmatch(name):
-            continue
-        flat = array.reshape(-1)
-        for start in range(0, len(flat), CHUNK):
-            part = flat[start : start + CHUNK]
-            low, high = float(part.min()), float(part.max())
-            if len(flat) <= FEW and not np.isnan(low):
-                continue  # settings, where infinity says that there is no limit
-            if not -MAX_VALUE < low <= high < MAX_VALUE:  # also if one is not a number
-                return f"{file.name} has numbers in {name} that are not finite or too large"
-    return None
-
-
 def verified(path: str | Path) -> dict[str, Any]:
     """The manifest of an artifact, after all of its files were read and found whole."""
     path = Path(path)
     manifest = read_manifest(path)
-    _raise(path, _file_faults(path, manifest, verify=True))
+    _raise(path, file_faults(path, manifest, verify=True))
     return manifest
 
 
@@ -378,7 +300,7 @@ def _copy(path: Path, place: Path, manifest: Mapping[str, Any], content: bytes, 
     try:
         with storage.replace_folder(place, keep=keep) as new:
             copied = {new / name: storage.copy(path / name, new / name) for name in manifest["files"]}
-            _raise(path, _file_faults(new, manifest, verify=True, found=copied))
+            _raise(path, file_faults(new, manifest, verify=True, found=copied))
             (new / MANIFEST).write_bytes(content)
             for file in new.iterdir():
                 file.chmod(0o444)
@@ -407,25 +329,6 @@ def _loaded_index(
     except BAD_INDEX as error:
         warn(complaint(path, error), TastespaceWarning)
         return None
-
-
-def _fault(error: BaseException, manifest: Mapping[str, Any]) -> str:
-    """What is wrong and what to do; unreadable files and missing kernels do not count as damage."""
-    builds = f"saved by tastespace {manifest.get('tastespace')}, this is {__version__}"
-    if isinstance(error, OSError) and error.errno is not None:
-        return f"the artifact cannot be read ({error.strerror}); check the disk, and who may read the folder"
-    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
-        return (
-            f"this tastespace lacks {error.obj.__name__}.{error.name}, which the artifact needs ({builds}); it was not "
-            "built or installed completely: install it again"
-        )
-    if isinstance(error, TypeError) and _KERNEL_REFUSES in str(error):
-        kernel = str(error).partition("(")[0]
-        return (
-            f"the kernel {kernel} rejects its arguments ({builds}); kernels of another version are installed, or "
-            "the artifact is damaged: install tastespace again, or fit or copy the artifact again"
-        )
-    return f"the artifact is damaged ({error}); fit or copy it again"
 
 
 def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recommender:
@@ -489,34 +392,6 @@ def _write_index(folder: Path, stored: StoredIndex, recommender: Recommender, ma
     """Write the arrays to a file, everything else to the manifest."""
     storage.write_arrays(folder / INDEX, stored.index.arrays())
     manifest["index"] = index_entry(stored, recommender)
-
-
-def _write_manifest(folder: Path, manifest: dict[str, Any], known: Mapping[str, str]) -> None:
-    """Write the manifest last, with the sizes and checksums of all files at its end; some checksums may be known."""
-    files = sorted(folder.iterdir())
-    sizes = {file.name: file.stat().st_size for file in files}
-    checksums = {file.name: known.get(file.name) or storage.checksum_of(file) for file in files}
-    content = {name: value for name, value in manifest.items() if name not in ("files", "sha256")}
-    content |= {"files": sizes, "sha256": checksums | {MANIFEST: NO_DIGEST}}
-    text = (json.dumps(content, indent=2, default=_plain) + "\n").encode()
-    entry = f'"{MANIFEST}": "%s"'
-    digest = _digest_of_manifest(text, NO_DIGEST)
-    (folder / MANIFEST).write_bytes(text.replace((entry % NO_DIGEST).encode(), (entry % digest).encode()))
-
-
-@contextmanager
-def _writing(path: Path, n_bytes: int) -> Iterator[Path]:
-    """A folder that replaces the artifact; `n_bytes` is about what will be written."""
-    try:
-        with storage.replace_folder(path) as folder:
-            yield folder
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(path.parent).free
-            needed = f"about {n_bytes / 1e6:,.1f} MB are needed"
-            reason += f"; the folder {path.parent} has {free / 1e6:,.1f} MB free, and {needed}"
-        raise ArtifactError(f"cannot write the artifact {path}: {reason}") from error
 
 
 def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> pl.DataFrame:
@@ -625,12 +500,3 @@ def _manifest(
         **({} if recommender.choice_ is None else {"choice": recommender.choice_}),
         "parts": parts,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Values for JSON: NumPy numbers as Python numbers, settings as their text form."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Settings):
-        return str(value)
-    raise InvalidParameterError(f"a parameter is {value!r}; expected numbers, texts or None, which can be saved")

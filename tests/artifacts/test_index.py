@@ -162,7 +162,7 @@ def test_what_goes_wrong_leaves_the_artifact_as_it_was(saved, model, monkeypatch
     places = {
         "link": (storage, "link"),
         "index": (storage, "write_arrays"),
-        "manifest": (artifact, "_write_manifest"),
+        "manifest": (artifact, "write_manifest"),
         "move": (storage, "_exchange"),
     }
 

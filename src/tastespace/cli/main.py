@@ -51,6 +51,7 @@ FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still wo
 GROUPS = {  # of verbs, in the modules of these names
     "data": "Data sets by name, and what is in a file of ratings.",
     "features": "What is known of users and items in a model, and how much of them it explains.",
+    "content": "Features of documents and images: search by words or an image, item features for fit.",
 }
 
 
