@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,16 +12,13 @@ from typer import Argument, Option
 from tastespace import storage
 from tastespace.cli import console
 from tastespace.cli.options import Json, check_known, read_settings, require
+from tastespace.content import features_type
 from tastespace.errors import DataError, InvalidParameterError, warn
 
 if TYPE_CHECKING:
     from tastespace.content.model import ContentModel
 
 Kind = Literal["text", "images"]
-FEATURES = {
-    "text": "tastespace.content.documents:DocumentFeatures",
-    "images": "tastespace.content.images:ImageFeatures",
-}
 Source = Annotated[
     Path, Argument(help="Folder, archive, table with a column of texts, or files of Reuters-21578.", metavar="SOURCE")
 ]
@@ -83,8 +79,7 @@ def fit(
 
 def _features(kind: Kind, preset: str, parameters: dict[str, Any]) -> Any:
     """The features of a preset with these parameters, all checked."""
-    module, _, name = FEATURES[kind].partition(":")
-    kinds: Any = getattr(import_module(module), name)
+    kinds: Any = features_type(kind)
     known = kinds().get_params()
     for parameter in parameters:
         check_known(parameter, known, f"features of {kind} have no parameter {parameter!r}")

@@ -6,3 +6,21 @@ The libraries that it needs are in the extra `content`; networks are trained by 
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Kinds of features by name, as content models refer to them.
+FEATURES = {
+    "text": "tastespace.content.documents:DocumentFeatures",
+    "images": "tastespace.content.images:ImageFeatures",
+}
+
+
+def features_type(kind: str) -> type[Any]:
+    """The class of features of this kind; a ValueError for an unknown one."""
+    if kind not in FEATURES:
+        raise ValueError(f"there are no features of {kind!r}; this version knows {', '.join(FEATURES)}")
+    module, _, name = FEATURES[kind].partition(":")
+    found: type[Any] = getattr(import_module(module), name)
+    return found

@@ -18,7 +18,7 @@ from tastespace import randomness, threads
 from tastespace.arrays import FloatMatrix, IntArray
 from tastespace.content.reductions import LSA, Neighbors, WordVectors, unit
 from tastespace.content.weights import Weighting, rarity, weighted
-from tastespace.content.words import Cleaning, Corpus, Form, corpus_of
+from tastespace.content.words import Cleaning, Codes, Corpus, Form, corpus_of
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError, NotFittedError
 from tastespace.networks.autoencoder import Autoencoder, train_autoencoder
 from tastespace.networks.rbm import RBM, train_rbm
@@ -109,6 +109,7 @@ class DocumentFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     kind = "text"
+    _codes: Codes | None = None  # word forms that were met since it was fitted
 
     @classmethod
     def preset(cls, name: str, **parameters: Any) -> DocumentFeatures:
@@ -145,14 +146,14 @@ class DocumentFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, texts: Sequence[str], y: Any = None, *, observer: Observer = silent) -> Any:
         """Learn from texts, and return their features: one row per text, zeros for one without a known word."""
         self.check()
-        corpus = corpus_of(_listed(texts), self._cleaning(), observer=observer)
+        corpus = corpus_of(_listed(texts), Codes(self._cleaning()), observer)
         corpus = corpus.only(self._kept(corpus))
         if not len(corpus.codes):
             raise DataError(
                 f"none of the {len(corpus):,} texts has a word that counts", expected="texts of letters, in words"
             )
         counts = corpus.counts()
-        self.vocabulary_ = corpus.words
+        self.vocabulary_, self._codes = corpus.words, None
         self.rarity_ = rarity(counts)
         rows = self._weighted(counts)
         self.reduction_ = self._fitted_reduction(rows, corpus)
@@ -216,8 +217,13 @@ class DocumentFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _rows(self, texts: Sequence[str], observer: Observer) -> Any:
         if not hasattr(self, "vocabulary_"):
             raise NotFittedError("these features were not fitted; call fit first")
-        corpus = corpus_of(_listed(texts), self._cleaning(), self.vocabulary_, observer=observer)
-        return self._weighted(corpus.counts())
+        if self._codes is None:
+            self._codes = Codes(self._cleaning(), self.vocabulary_)
+        return self._weighted(corpus_of(_listed(texts), self._codes, observer).counts())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but the word forms that were met."""
+        return {**super().__getstate__(), "_codes": None}
 
     def _reduced(self, rows: Any) -> Any:
         return rows if self.reduction_ is None else self.reduction_.transform(rows)
@@ -265,7 +271,8 @@ class DocumentFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def restore(self, arrays: Mapping[str, NDArray[Any]], vocabulary: list[str]) -> Self:
         """Take what was learned from arrays; a mismatch is a ValueError or a KeyError."""
         self.check()
-        self.vocabulary_, self.rarity_ = vocabulary, arrays["rarity"]
+        self.vocabulary_, self._codes = vocabulary, None
+        self.rarity_ = arrays["rarity"]
         parts: dict[str, dict[str, NDArray[Any]]] = {"reduction": {}, "network": {}}
         for name, array in arrays.items():
             part, _, own = name.partition(".")

@@ -82,11 +82,7 @@ class WordVectors:
         model = Word2Vec(
             corpus.sentences(),
             vector_size=n_vectors,
-            window=10,
             min_count=1,
-            sg=1,
-            negative=5,
-            sample=1e-3,
             epochs=epochs,
             seed=seed % 2**32,
             workers=1,  # With more the result would depend on their race.

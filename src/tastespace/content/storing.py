@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from tastespace import storage
+from tastespace.content import features_type
 from tastespace.content.model import ContentModel
 from tastespace.data.formats.content import scan_parquet
 from tastespace.data.vocabulary import Vocabulary
@@ -140,11 +141,7 @@ def _restored(path: Path, manifest: Mapping[str, Any]) -> ContentModel:
 
 def _restored_features(path: Path, manifest: Mapping[str, Any]) -> Any:
     arrays = storage.read_arrays(path / FEATURES)
-    if manifest["kind"] == "images":
-        from tastespace.content.images import ImageFeatures
-
-        return ImageFeatures(**manifest["parameters"]).restore(arrays)
-    from tastespace.content.documents import DocumentFeatures
-
-    words = scan_parquet(path / WORDS).collect()["word"].to_list()
-    return DocumentFeatures(**manifest["parameters"]).restore(arrays, words)
+    features: Any = features_type(manifest["kind"])(**manifest["parameters"])
+    if WORDS in manifest["files"]:
+        return features.restore(arrays, scan_parquet(path / WORDS).collect()["word"].to_list())
+    return features.restore(arrays)

@@ -28,6 +28,7 @@ STEMMERS = {
 }
 _WORD = re.compile(r"[^\W\d_]{2,40}")  # longer runs of letters are no words
 _PIECE = 1 << 20  # characters of a text that are looked at at a time: memory is bounded however long it is
+MOST_FORMS = 500_000  # that are remembered: queries may be of any words
 _EVERY = 200  # texts between reports of progress
 
 
@@ -137,19 +138,19 @@ class Corpus:
         return Corpus(words, codes[codes >= 0].astype(np.int32), np.concatenate([[0], np.cumsum(lengths)]))
 
 
-class _Codes(dict[str, int]):
+class Codes(dict[str, int]):
     """The number of each word form that was met; -1 for one that does not count. Forms are cleaned once."""
 
-    def __init__(self, clean: Cleaning, known: Sequence[str] | None) -> None:
+    def __init__(self, clean: Cleaning, known: Sequence[str] | None = None) -> None:
         super().__init__()
-        self._clean, self._grows = clean, known is None
+        self._clean, self.grows, self.known = clean, known is None, list(known or ())
         self.numbers = {word: code for code, word in enumerate(known or ())}
 
     def __missing__(self, form: str) -> int:
         base = self._clean(form)
         if base is None:
             code = -1
-        elif self._grows:
+        elif self.grows:
             code = self.numbers.setdefault(base, len(self.numbers))
         else:
             code = self.numbers.get(base, -1)
@@ -157,15 +158,10 @@ class _Codes(dict[str, int]):
         return code
 
 
-def corpus_of(
-    texts: Sequence[str],
-    clean: Cleaning,
-    known: Sequence[str] | None = None,
-    *,
-    observer: Observer = silent,
-) -> Corpus:
-    """The words of texts; only those of a known vocabulary, if there is one."""
-    codes = _Codes(clean, known)
+def corpus_of(texts: Sequence[str], codes: Codes, observer: Observer = silent) -> Corpus:
+    """The words of texts, as numbers of the vocabulary of these codes."""
+    if len(codes) > MOST_FORMS:
+        codes.clear()
     found, lengths = [], []
     for number, text in enumerate(texts, 1):
         own = [code for part in _pieces(text) for form in _WORD.findall(part) if (code := codes[form]) >= 0]
@@ -174,7 +170,11 @@ def corpus_of(
         if number % _EVERY == 0 or number == len(texts):
             observer(Progress("words", number, len(texts)))
     flat = np.concatenate([*found, np.zeros(0, np.int32)])
-    return Corpus(list(codes.numbers), flat, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64))
+    return Corpus(
+        list(codes.numbers) if codes.grows else codes.known,
+        flat,
+        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+    )
 
 
 def _pieces(text: str) -> Iterator[str]:
