@@ -114,7 +114,7 @@ def test_tables(tmp_path, suffix):
     assert found.ids.to_list() == [3, 7]
     assert found.titles.to_list() == ["A", "B"]
     assert found.texts == ["a ship", "a bank, a loan"]
-    assert found.material[0] == "A\nA\nA\na ship"
+    assert found.material[0] == "A\nA\na ship"
     assert found.remarks == (
         "1 rows without an id were set aside",
         "1 rows with the id of an earlier row were set aside: 7",

@@ -41,7 +41,7 @@ class Documents:
     texts: list[str]  # without their titles
     attributes: pl.DataFrame = field(default_factory=pl.DataFrame)  # what else is known, such as topics
     remarks: tuple[str, ...] = ()
-    title_weight: int = 3
+    title_weight: int = 2
 
     kind = "text"
 
