@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tastespace import storage
 from tastespace.content.documents import DocumentFeatures
 from tastespace.content.images import ImageFeatures
 from tastespace.content.model import ContentModel
@@ -176,14 +177,22 @@ def cifar(data: Path, options: argparse.Namespace) -> None:
     own, theirs = (classes(part) for part in parts)
     say("images", *map(len, parts))
     say("preset", "columns", "same class of 10", "lift over chance", "processor s")
+    network = None  # trained once: the presets differ in what follows
     for name in options.presets or ("pixels", "pca", "hog", "default", "autoencoder", "autoencoder-pca"):
-        features = ImageFeatures.preset(name, **(dict(epochs=options.epochs) if options.epochs else {}), seed=0)
+        features = ImageFeatures.preset(name, **({"epochs": options.epochs} if options.epochs else {}), seed=0)
         began = time.process_time()
-        base = features.fit_transform(parts[0].material)
+        if network is not None and features.method == "autoencoder":
+            features.network_ = network
+            base = features._fit_vectors(parts[0].material)
+        else:
+            base = features.fit_transform(parts[0].material)
+        network = features.network_ or network
         seconds = time.process_time() - began
         queries = features.transform(parts[1].material)
         found = precision(base, queries, lambda some: theirs[some, None] == own[None], (10,))[0]
-        say(name, base.shape[1], float(10 * found), float(10 * found), f"{seconds:.0f}")
+        say(name, base.shape[1], float(10 * found), float(found / 0.1), f"{seconds:.0f}")
+        if options.keep and features.network_ is not None:
+            storage.write_arrays(options.keep, features.network_.arrays())
 
 
 def times(data: Path, options: argparse.Namespace) -> None:
@@ -219,7 +228,8 @@ def main() -> None:
     parser.add_argument("--images", type=Path)
     parser.add_argument("--n-train", type=int)
     parser.add_argument("--epochs", type=int)
-    parser.add_argument("--choosing", action="store_true")
+    parser.add_argument("--choosing", action="store_true", help="training images ask for other training images")
+    parser.add_argument("--keep", type=Path, help="file to write the trained network to")
     options = parser.parse_args()
     warnings.simplefilter("ignore", TastespaceWarning)
     SECTIONS[options.section](options.data, options)

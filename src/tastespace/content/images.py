@@ -47,8 +47,9 @@ class ImageFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Images are arrays of `size` x `size` pixels in red, green and blue, from 0 to 255 (`read_images`). `method` is "hog"
     (histograms of oriented gradients, and of colors), "pixels", or "autoencoder": the code of a convolutional
-    autoencoder trained for `epochs`, with `dropout`. Of these vectors the `n_components` leading principal components
-    are taken (None: the vectors themselves), divided by their standard deviation to the power `whitening`.
+    autoencoder, trained on at most `max_images` of them for `epochs`, with `dropout`. Of these vectors the
+    `n_components` leading principal components are taken (None: the vectors themselves), divided by their standard
+    deviation to the power `whitening`.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_components: int | None = 128,
         whitening: float = 0.5,
         epochs: int = 5,
+        max_images: int = 25_000,
         dropout: float = 0.1,
         seed: int = 0,
     ) -> None:
@@ -67,6 +69,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_components = n_components
         self.whitening = whitening
         self.epochs = epochs
+        self.max_images = max_images
         self.dropout = dropout
         self.seed = seed
 
@@ -81,7 +84,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def check(self) -> None:
         """Refuse invalid parameters."""
         check_option("method", self.method, get_args(Method))
-        for name, least in (("size", 8), ("epochs", 1), ("seed", 0)):
+        for name, least in (("size", 8), ("epochs", 1), ("max_images", 1), ("seed", 0)):
             check_int(name, getattr(self, name), least=least)
         if self.n_components is not None:
             check_int("n_components", self.n_components, least=1)
@@ -99,12 +102,16 @@ class ImageFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from images, and return their features: one row per image."""
         self.check()
         pixels = self._checked(images)
-        self.network_: ConvolutionalAutoencoder | None = None
-        if self.method == "autoencoder":
-            rng = randomness.generator(self.seed)
-            self.network_ = train_convolutional(
-                pixels, rng=rng, epochs=self.epochs, dropout=self.dropout, observer=observer
-            )
+        self.network_ = self._fitted_network(pixels, observer) if self.method == "autoencoder" else None
+        return self._fit_vectors(pixels)
+
+    def _fitted_network(self, pixels: Pixels, observer: Observer) -> ConvolutionalAutoencoder:
+        rng = randomness.generator(self.seed)
+        rows = np.sort(rng.permutation(len(pixels))[: self.max_images])
+        return train_convolutional(pixels[rows], rng=rng, epochs=self.epochs, dropout=self.dropout, observer=observer)
+
+    def _fit_vectors(self, pixels: Pixels) -> FloatMatrix:
+        """Find the components of the vectors of images, whose network is there."""
         self.mean_: FloatArray | None = None
         self.components_: FloatMatrix | None = None
         vectors = self._vectors(pixels)

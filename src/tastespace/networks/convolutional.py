@@ -109,7 +109,7 @@ def train_convolutional(
     rng: Generator,
     epochs: int = 5,
     dropout: float = 0.1,
-    batch_size: int = 64,
+    batch_size: int = 128,
     learning_rate: float = 2e-3,
     observer: Observer = silent,
 ) -> ConvolutionalAutoencoder:
