@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tastespace import artifact, storage
 from tastespace.data.formats.content import scan_parquet
+from tastespace.manifests import MANIFEST
 
 # Arrays of a posterior with one row for each user, and those with one group of entries for each.
 ROWS = ("user_factors", "user_bias", "user_noise")
@@ -43,7 +44,7 @@ def erase(path: Path, users: Collection[str]) -> int:
     rows, table = _rows_of(path, users)
     if not len(rows):
         return 0
-    n, modes = table.height, (path.stat().st_mode, (path / artifact.MANIFEST).stat().st_mode)
+    n, modes = table.height, (path.stat().st_mode, (path / MANIFEST).stat().st_mode)
     arrays = {name: storage.read_arrays(path / name) for name in manifest["parts"].values()}
     changed: dict[str, Any] = {name: _without(part, rows, n) for name, part in arrays.items()}
     if artifact.RATINGS in manifest["files"]:

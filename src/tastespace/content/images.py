@@ -163,7 +163,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return unit(pixels.reshape(len(pixels), -1) / np.float32(255))
 
     def _projected(self, vectors: FloatMatrix) -> FloatMatrix:
-        if self.components_ is None:
+        if self.components_ is None or self.mean_ is None:
             return unit(vectors)
         with threads.one_blas_thread():
             return unit((vectors - self.mean_) @ self.components_)

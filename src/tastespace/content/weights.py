@@ -16,7 +16,7 @@ def rarity(counts: Any) -> FloatArray:
     """The weight of each word: the logarithm of one over its share of the texts, and one."""
     n_texts, n_words = counts.shape
     n_with = np.bincount(counts.indices, minlength=n_words)
-    return (np.log((1 + n_texts) / (1 + n_with)) + 1).astype(np.float32)
+    return np.asarray(np.log((1 + n_texts) / (1 + n_with)) + 1, np.float32)
 
 
 def weighted(counts: Any, weighting: Weighting, rarities: FloatArray) -> Any:

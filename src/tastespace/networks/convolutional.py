@@ -76,7 +76,7 @@ class ConvolutionalAutoencoder:
             values = convolution(values)
             if place < len(DECODER) - 1:
                 values = np.maximum(values, 0).repeat(2, axis=1).repeat(2, axis=2)
-        return np.uint8(np.clip(255 * (values + 0.5), 0, 255))
+        return np.asarray(np.clip(255 * (values + 0.5), 0, 255), np.uint8)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays that must be saved."""
@@ -100,7 +100,7 @@ class ConvolutionalAutoencoder:
 
 def scaled(pixels: Pixels) -> NDArray[np.float32]:
     """Pixels as numbers around 0."""
-    return pixels.astype(np.float32) / 255 - np.float32(0.5)
+    return np.asarray(pixels.astype(np.float32) / 255 - 0.5, np.float32)
 
 
 def train_convolutional(

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tastespace.arrays import DoubleArray
-from tastespace.artifact import FORMAT, MANIFEST
+from tastespace.artifact import FORMAT
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval
+from tastespace.manifests import MANIFEST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes

@@ -19,6 +19,7 @@ import polars as pl
 from tastespace import artifact
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceError
+from tastespace.manifests import MANIFEST
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
@@ -63,7 +64,7 @@ class Versions:
         """
         manifest = artifact.read_manifest(model)
         try:
-            known_by = (model / artifact.MANIFEST).read_bytes()
+            known_by = (model / MANIFEST).read_bytes()
             if "sha256" not in manifest:
                 known_by += "".join(checksum_of(model / name) for name in sorted(manifest["files"])).encode()
         except OSError as error:
@@ -74,7 +75,7 @@ class Versions:
         """The versions that are kept here."""
         if not self.folder.is_dir():
             return []
-        return sorted(entry.name for entry in self.folder.iterdir() if (entry / artifact.MANIFEST).is_file())
+        return sorted(entry.name for entry in self.folder.iterdir() if (entry / MANIFEST).is_file())
 
     def drop(self, version: str) -> None:
         remove_folder(self.path(version))
@@ -459,7 +460,7 @@ class LiveModel:
     def _stamp(self) -> tuple[int, ...] | None:
         """What tells one artifact in the folder from another without reading it."""
         try:
-            found = (self._folder / artifact.MANIFEST).stat()
+            found = (self._folder / MANIFEST).stat()
         except OSError:
             return None
         return found.st_size, found.st_mtime_ns, found.st_ino
