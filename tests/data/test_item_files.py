@@ -13,7 +13,9 @@ from tastespace.data.formats.files import read, read_history, read_item_list, re
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 
 GENRES = "unknown|0\nAction|1\nDrama|2\n\n"
-ITEMS = "7|Amélie (1995)|01-Jan-1995||http://x|0|1|1\n8|unknown||||1|0|0\n9|Unrated (1999)||||0|0|1\n"
+ITEMS = (
+    "7|Amélie (1995)|01-Jan-1995||http://x/title-exact?Amélie|0|1|1\n8|unknown||||1|0|0\n9|Unrated (1999)||||0|0|1\n"
+)
 
 
 @pytest.mark.parametrize("name", ["u.data", "u1.base", "u5.test", "ua.base"])

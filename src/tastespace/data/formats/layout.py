@@ -195,10 +195,13 @@ class SoughtDescriptions(Sought):
         return tuple(f"column {place}" for place in range(1, width + 1))
 
     def has_header(self, rows: plain_text.Rows) -> bool:
-        if self.side == "item" and self._find(rows[0], "title") is not None:
+        title = self._find(rows[0], "title") if self.side == "item" else None
+        if title is not None and title in (self.wanted.get("title"), usual_column(rows[0], DESCRIBED["item"]["title"])):
             return True
         if any(_is_number(cell) for cell in rows[0]):
-            return False
+            return False  # An address of a film of MovieLens has the word "title", too.
+        if title is not None:
+            return True
         # Words above a column of numbers name it.
         columns = zip(*(fields for fields in rows[1:] if len(fields) == len(rows[0])), strict=True)
         has_numbers = any(all(map(_is_number, column)) for column in columns)
