@@ -88,13 +88,14 @@ def save(
     *,
     with_ratings: bool = True,
     measures: Mapping[str, Mapping[str, float]] | None = None,
+    source: str | None = None,
 ) -> None:
     """Write a fitted recommender to a folder; an existing artifact is replaced.
 
     Without its ratings an artifact is smaller and reveals nothing about its users' histories, but can no longer leave
-    out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``). An index
-    that the recommender has (`index_`) is kept, too. A class outside the package can be saved, too; it must be passed
-    to `load`.
+    out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``), and so is
+    the `source`, the name of a public data set. An index that the recommender has (`index_`) is kept, too. A class
+    outside the package can be saved, too; it must be passed to `load`.
     """
     recommender.require_fitted()
     if not with_ratings:
@@ -111,6 +112,8 @@ def save(
         storage.write_table(folder / USERS, _side_frame(ratings.users, None, ratings.user_attributes))
         storage.write_table(folder / ITEMS, _side_frame(ratings.items, ratings.item_titles, ratings.item_attributes))
         manifest = _manifest(recommender, parts, measures or {})
+        if source is not None:
+            manifest["data"]["source"] = source
         manifest |= write_features(folder, ratings)
         if recommender.index_ is not None:
             check_fits(recommender.index_, recommender)

@@ -19,6 +19,7 @@ from tastespace.cli.data import WAYS
 from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.cli.saving import save_model
+from tastespace.data import sources
 from tastespace.data.formats.files import read_test
 from tastespace.data.formats.layout import Layout
 from tastespace.data.kinds import Kind
@@ -26,12 +27,14 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.metrics.rating import rmse
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.side_by_side import evaluate_popular
 from tastespace.evaluation.significance import POPULAR, Verdict, find_best
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.resuming import check_resumable
+from tastespace.models.baselines.baselines import DampedBias
 from tastespace.models.factorization.sgd.pmf import PMF
 from tastespace.parameters import check_number
 from tastespace.progress import Observer
@@ -225,7 +228,9 @@ def fit(
         recommender.choice_ = choice.summary(recommender) if choice.reason else None
         recommender, n_unrated = _with_unrated(recommender, observed)
         measures = {key: measured.to_dict() for key, measured in found.items()}
-        out = save_model(recommender, out, with_ratings=not without_ratings, measures=measures)
+        source = sources.resolve(ratings)
+        name = None if source is None else source.name
+        out = save_model(recommender, out, with_ratings=not without_ratings, measures=measures, source=name)
     sizes = options.sizes_of(recommender.ratings_)
     content = {
         "model": pick.name,
@@ -381,6 +386,7 @@ class _Tested:
     report: Report
     popular: Report | None
     verdicts: tuple[Verdict, ...]
+    averages: float | None = None  # RMSE of averages of users and items
     fitted: str | None = None  # what it was fitted on, where that was for this test alone
     seconds: float = 0.0  # of that fit
 
@@ -390,13 +396,16 @@ class _Tested:
         how: dict[str, Any] = {"max_users": TEST_USERS, "bootstrap": 0, "observer": observer}
         report = evaluate(model, test, **how)
         popular = evaluate_popular(model, test, report, **how)
-        return cls(name, report, popular, () if popular is None else find_best({name: report, POPULAR: popular}))
+        verdicts = () if popular is None else find_best({name: report, POPULAR: popular})
+        return cls(name, report, popular, verdicts, _averages_rmse(model, test) if "rmse" in report.measures else None)
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON."""
         content = self.report.to_dict()
         if self.popular is not None:
             content |= {"popular": self.popular.to_dict(), "verdicts": [each.to_dict() for each in self.verdicts]}
+        if self.averages is not None:
+            content["averages"] = {"rmse": round(self.averages, 6)}
         return content if self.fitted is None else content | {"fit_seconds": round(self.seconds, 6)}
 
     def show(self, key: str) -> None:
@@ -410,6 +419,14 @@ class _Tested:
         if are_worse and self.report.kind == "stars" and self.name != "joint":
             console.print_line("for lists, --model joint also goes by what people choose, not by their ratings alone")
         console.print_line("")
+
+
+def _averages_rmse(model: Recommender, test: Ratings) -> float | None:
+    """The error of averages of users and items, fitted on the ratings of a model; None where it has none."""
+    if not len(model.ratings_):
+        return None
+    averages = model if isinstance(model, DampedBias) else DampedBias().fit(model.ratings_)
+    return rmse(averages.predict(test.user_ids(), test.item_ids()).mean, test.values)
 
 
 def _has_times(observed: Ratings) -> bool:

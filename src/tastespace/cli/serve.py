@@ -49,6 +49,12 @@ def serve(
     seconds: Annotated[float, Option(help="Request timeout (s).")] = 30.0,
     body_bytes: Annotated[int, Option(help="Maximum request size (bytes).", min=1)] = 4 << 20,
     cached_users: Annotated[int, Option(help="Users whose beliefs are cached, per worker.", min=1)] = 256,
+    items_are: Annotated[
+        str | None, Option(help="What the page calls items, such as films; guessed from the data set by default.")
+    ] = None,
+    images: Annotated[
+        str | None, Option(help="Attribute with addresses of images, which the page then loads from other sites.")
+    ] = None,
     watch_days: Annotated[
         float, Option(help="Days to keep what was shown, and how ratings turned out; 0 to watch nothing.", min=0)
     ] = 30.0,
@@ -81,6 +87,8 @@ def serve(
         body_bytes=body_bytes,
         cached_users=cached_users,
         watch_days=watch_days,
+        items_are=items_are,
+        images=images,
     )
     with console.progress() as observer:
         launch(settings, level=log_level.upper(), observer=observer, ready=_announce)

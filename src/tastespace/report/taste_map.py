@@ -23,6 +23,8 @@ MAX_ITEMS = 10_000  # more cannot be distinguished on a screen
 COORDINATES = 50  # number of principal components used by t-SNE
 PERPLEXITY = 30.0
 STEPS = 500  # of t-SNE
+WELL_RATED = 20  # ratings without which the place of an item is mostly noise
+ENOUGH = 200  # items; a small catalogue shows as many even if they have fewer ratings
 MIN_ITEMS = 3  # two dimensions need a third point
 DRAWS, BEST = 40, 20  # draws per user, and the number of items whose middle is their place
 NEW_USERS = 200  # number of simulated new users that make the usual scores
@@ -36,6 +38,7 @@ class TasteMap:
     item_rows: IntArray
     places: FloatMatrix  # one row per item shown, two columns; the farthest is at a distance of 1 from the middle
     usual: FloatArray  # scores of each item for an average user
+    min_ratings: int  # items with fewer ratings are not shown
     explained: float | None = None  # share of the total variance that these two dimensions have
 
 
@@ -65,14 +68,18 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
             "BPMF"
         )
     counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
-    rows = np.sort(np.argsort(-counts, kind="stable")[:max_items]).astype(np.int32)  # the most rated
+    min_ratings = min(WELL_RATED, int(np.sort(counts)[-min(ENOUGH, len(counts))])) if len(counts) else 0
+    order = np.argsort(-counts, kind="stable")[:max_items]
+    rows = np.sort(order[counts[order] >= min_ratings]).astype(np.int32)  # the most rated
     if len(rows) < MIN_ITEMS:
         raise InvalidParameterError(f"there are {len(rows)} items; expected at least {MIN_ITEMS} for a map")
     with one_thread():  # The same numbers on every machine, and leaves cores to a service.
         coordinates, explained = _principal(embeddings[rows])
         places = coordinates[:, :2] if method == "pca" else _neighbours_together(coordinates)
     usual = _scores(posterior.believe(People.without_ratings(), 1), rows, NEW_USERS, generator(0))
-    return TasteMap(method, rows, _scaled(places), usual.mean(axis=0), explained if method == "pca" else None)
+    return TasteMap(
+        method, rows, _scaled(places), usual.mean(axis=0), min_ratings, explained if method == "pca" else None
+    )
 
 
 def user_place(shown: TasteMap, query: Query) -> UserPlace:
@@ -140,6 +147,7 @@ def map_content(recommender: Recommender, shown: TasteMap) -> dict[str, Any]:
     return {
         "method": shown.method,
         "total": ratings.n_items,
+        "min_ratings": shown.min_ratings,
         "explained": plain(shown.explained),
         "items": ratings.items.at(rows).cast(pl.String).to_list(),
         "titles": None if ratings.item_titles is None else ratings.title_of(rows).to_list(),

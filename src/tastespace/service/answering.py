@@ -81,15 +81,20 @@ class Answerer:
         explanation = None
         if wanted.explain and (ranking.item_rows >= 0).any():
             explanation = model.explain(query, ranking.item_ids.drop_nulls())
+        found, sure = entries(model.ratings_, ranking, explanation), query.belief.uncertainty
+        liking = {"liked_from": [sure.liked_from[0]]} if sure is not None and not model.takes_choices else {}
         return {
             "user": wanted.user,
             "cold": bool(ranking.cold[0]),
             "policy": type(policy_of(wanted.policy)).__name__.lower(),
             "model": self.loaded.version,
             "found_by": ranking.found_by,
-            **{name: rounded(values[0]) for name, values in ranking.liking().items()},
+            **{name: rounded(values[0]) for name, values in (liking | ranking.liking()).items()},
             "remarks": ranking.remarks,
-            "items": entries(model.ratings_, ranking, explanation),
+            "items": [
+                {**entry, "ratings": int(self.loaded.popularity[row])}
+                for entry, row in zip(found, ranking.item_rows[0].tolist(), strict=False)
+            ],
         }
 
     def predictions(self, wanted: PredictionRequest) -> dict[str, Any]:

@@ -8,16 +8,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tastespace import artifact
+from tastespace.data.attributes import Attributes
 from tastespace.data.ratings import Ratings
+from tastespace.data.sources import SOURCES
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceError
 from tastespace.manifests import MANIFEST
 from tastespace.models import Recommender
@@ -71,6 +76,15 @@ class Versions:
             raise ArtifactError(f"{model}: the artifact cannot be read ({error.strerror})") from error
         return f"{manifest['model']}-{hashlib.sha256(known_by).hexdigest()[:12]}"
 
+    def measures(self, version: str) -> dict[str, float | None]:
+        """The accuracy of a version on held-out ratings, as far as it is kept and was measured."""
+        if not self.has(version):
+            return {}
+        held = (artifact.read_manifest(self.path(version)).get("measures") or {}).get("holdout") or {}
+        calibration = (held.get("calibration") or {}).get("measures") or {}
+        found = {"rmse": held.get("rmse"), **{name: calibration.get(name) for name in ("coverage_90", "expected_90")}}
+        return {name: value for name, value in found.items() if value is not None}
+
     def kept(self) -> list[str]:
         """The versions that are kept here."""
         if not self.folder.is_dir():
@@ -91,6 +105,7 @@ class Versions:
 
 
 log = logging.getLogger("tastespace.service")
+DAYS_OF_YEAR = 365.25
 LOOK_SECONDS = 5.0  # between looks for cached users who were deleted
 FORGET = "forget"  # the reason of an activation of a version from which users were erased
 MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # cached answers per user; maximum length of one, with its request
@@ -119,6 +134,7 @@ class Loaded:
     recommender: Recommender
     manifest: dict[str, Any]
     max_users: int
+    trained_at: datetime | None = None  # when the artifact was written
     activation: int = 0  # of the activation in use
     removed: tuple[str, ...] = ()  # items that must not be shown
     waiting: tuple[str, ...] = ()  # items that the model can only learn by another fit
@@ -142,7 +158,9 @@ class Loaded:
             if self._stock is None or self._stock[0] < revision:
                 made = stocked(self.recommender, catalogue.all())
                 made.recommender.warns = False
-                loaded = Loaded(self.version, made.recommender, self.manifest, self.max_users, self.activation)
+                loaded = Loaded(
+                    self.version, made.recommender, self.manifest, self.max_users, self.trained_at, self.activation
+                )
                 loaded.removed, loaded.waiting = made.removed, made.waiting
                 self._stock = (revision, loaded)
             return self._stock[1]
@@ -222,10 +240,33 @@ class Loaded:
         """How the model was fitted and what it learned."""
         return model_story(self.recommender, self.manifest)
 
+    @property
+    def item_word(self) -> str | None:
+        """What items are, in the plural, if the model was fitted on a public data set."""
+        source = SOURCES.get(self.manifest["data"].get("source"))
+        return None if source is None else source.description.partition(",")[0]
+
     @cached_property
-    def popularity(self) -> Any:
+    def attributes(self) -> Attributes:
+        """What conditions on items are about."""
+        return Attributes(self.recommender.ratings_)
+
+    @cached_property
+    def popularity(self) -> NDArray[Any]:
+        """The number of ratings of each item."""
+        return self.attributes.rating_counts
+
+    @cached_property
+    def recent_popularity(self) -> NDArray[Any]:
+        """The same, where a rating counts half as much for every year before the latest; all alike without times."""
         ratings = self.recommender.ratings_
-        return np.bincount(ratings.item_rows, minlength=ratings.n_items)
+        times = ratings.times
+        if times is None or np.isnat(times).all():
+            return self.popularity.astype(float)
+        known = np.flatnonzero(~np.isnat(times))
+        days = times[known].astype("datetime64[D]").astype(float)
+        weights = 0.5 ** ((days.max() - days) / DAYS_OF_YEAR)
+        return np.bincount(ratings.item_rows[known], weights, ratings.n_items)
 
 
 @dataclass(frozen=True)
@@ -465,6 +506,15 @@ class LiveModel:
             return None
         return found.st_size, found.st_mtime_ns, found.st_ino
 
+    def _written(self, version: str) -> datetime | None:
+        """When the artifact of a version was written; its copy is no older than that."""
+        places = [self.versions.path(version) / MANIFEST]
+        with suppress(TastespaceError):
+            places += [self._folder / MANIFEST] if self.versions.name_of(self._folder) == version else []
+        with suppress(OSError):
+            return datetime.fromtimestamp(min(place.stat().st_mtime for place in places), UTC)
+        return None
+
     def _note(self, activation: Activation, error: TastespaceError) -> None:
         self.problem = str(error)
         log.error("cannot load the version %s: %s", activation.version, error)
@@ -495,7 +545,8 @@ class LiveModel:
         path = self.versions.path(version)
         recommender = artifact.load(path, verify=verify).set_params(threads=1)
         recommender.warns = False  # Remarks are part of the answers.
-        loaded = Loaded(version, recommender, artifact.read_manifest(path), self.settings.cached_users)
+        manifest, written = artifact.read_manifest(path), self._written(version)
+        loaded = Loaded(version, recommender, manifest, self.settings.cached_users, written)
         if not recommender.ratings_.n_items:
             raise ArtifactError(f"the version {version} knows no items; expected a model fitted on ratings")
         ranking = recommender.recommend(loaded.about("", {}), 1)

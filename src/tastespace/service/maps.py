@@ -103,6 +103,7 @@ class Maps:
     def _write(self, path: Path, shown: TasteMap) -> None:
         """Write the map atomically; where that is not possible it is not kept."""
         arrays = {"item_rows": shown.item_rows, "places": shown.places, "usual": shown.usual}
+        arrays["min_ratings"] = np.array([shown.min_ratings])
         arrays["explained"] = np.array([np.nan if shown.explained is None else shown.explained])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +130,8 @@ def _read(path: Path, method: str, n_items: int) -> TasteMap | None:
             raise ValueError("it has places that are not finite")
         if not len(rows) or rows.dtype != np.int32 or rows.min() < 0 or rows.max() >= n_items:
             raise ValueError("it has unknown items")
-        return TasteMap(method, rows, places, usual, None if np.isnan(explained) else explained)
+        least = int(found["min_ratings"][0])
+        return TasteMap(method, rows, places, usual, least, None if np.isnan(explained) else explained)
     except (TastespaceError, OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         log.warning("the map %s cannot be read and is made again: %s", path, error)
         return None

@@ -245,6 +245,7 @@ class RecommendedItem(Item, Uncertainty):
     """One item of a list."""
 
     rank: int
+    ratings: int = Field(description="Number of ratings in training.")
     score: float = Field(description="What the list is ordered by.")
     expected_rating: float | None = Field(default=None, description="Where the score is not a rating.")
     chosen_probability: float | None = Field(default=None, description="That it is among the user's next choices.")
@@ -402,6 +403,12 @@ class VersionInfo(BaseModel):
     at: datetime
 
 
+class KeptVersion(VersionInfo):
+    """The same with its accuracy, as far as it is kept here and was measured."""
+
+    measures: dict[str, float | None] = Field(description="RMSE, and coverage of 90 % intervals, on held-out ratings.")
+
+
 class Swap(VersionInfo):
     """What a reload or a rollback did."""
 
@@ -424,7 +431,7 @@ class ModelInfo(BaseModel):
     attributes: list[str]
     ratings_stored: int
     people: int
-    versions: list[VersionInfo]
+    versions: list[KeptVersion]
 
 
 class Problem(BaseModel):
@@ -503,6 +510,7 @@ class Map(BaseModel):
     model: str
     method: Method
     total: int = Field(description="Items of the model; the most rated are shown.")
+    min_ratings: int = Field(description="Items with fewer ratings are not shown: their places are mostly noise.")
     explained: float | None = Field(description="Share of the variance that the two dimensions explain.")
     items: list[str]
     titles: list[str | None] | None
@@ -527,6 +535,13 @@ class ModelOutline(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
 
     version: str
+    items_are: str | None = Field(description="The word for items, in the plural, if it is known.")
+    images: str | None = Field(description="The attribute with addresses of images, if they may be loaded.")
+    trained_at: datetime | None = Field(description="When the artifact was written.")
+    n_ratings: int
+    n_users: int
+    n_items: int
+    has_times: bool = Field(description="Whether the ratings of the training data have times.")
     kind: str = Field(alias="class")
     range: Pair = Field(description="The lowest and the highest rating.")
     levels: list[float] | None = Field(description="The values that ratings can have, if they are few.")

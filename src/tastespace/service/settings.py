@@ -48,6 +48,8 @@ class Settings:
     cached_users: int = 256  # users whose beliefs are cached, per worker
     poll_seconds: float = 0.5  # between checks for another model
     kept_versions: int = 5
+    items_are: str | None = None  # what the page calls items, in the plural; None to guess from the data set
+    images: str | None = None  # the attribute with addresses of images, which browsers then load from other sites
     watch_days: float = 30.0  # how long is kept what was shown and how ratings turned out; 0 to keep nothing
 
     def check(self) -> None:
@@ -66,6 +68,8 @@ class Settings:
                 raise InvalidParameterError(
                     f"the proxy is {proxy!r}; expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8"
                 ) from None
+        if self.items_are is not None and not 1 <= len(self.items_are.strip()) <= 40:
+            raise InvalidParameterError(f"items are {self.items_are!r}; expected a word in the plural, such as films")
         check_number("rate", self.rate, least=0)
         check_number("watch_days", self.watch_days, least=0)
         if self.database is None and not _is_unicode(str(self.folder)):

@@ -12,7 +12,7 @@ from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.service import messages
 from tastespace.service.answering import as_json
 from tastespace.service.door.access import Context
-from tastespace.service.live_model import Swap
+from tastespace.service.live_model import Loaded, Swap
 from tastespace.service.messages import Method, PlaceRequest
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
 from tastespace.service.store import Activation, Trial
@@ -73,7 +73,10 @@ def model(context: ServiceContext, client: Reader) -> Response:
             "attributes": [] if attributes is None else attributes.columns,
             "ratings_stored": n_ratings,
             "people": n_users,
-            "versions": [_version(entry) for entry in context.store.activations(20)],
+            "versions": [
+                _version(entry) | {"measures": context.live.versions.measures(entry.version)}
+                for entry in context.store.activations(20)
+            ],
         }
     )
 
@@ -157,7 +160,7 @@ def _version(entry: Activation) -> dict[str, Any]:
 async def outline(context: ServiceContext, client: Reader) -> Response:
     """What a client needs to know before it asks: the rating scale, capabilities, attributes of items."""
     loaded = context.live.current
-    found = await context.compute(client, lambda: as_json({"version": loaded.version, **loaded.outline}), is_slow=True)
+    found = await context.compute(client, lambda: as_json(_about(context, loaded) | loaded.outline), is_slow=True)
     return respond(found)
 
 
@@ -165,8 +168,26 @@ async def outline(context: ServiceContext, client: Reader) -> Response:
 async def story(context: ServiceContext, client: Reader) -> Response:
     """How the model was fitted: chains, accuracy, noise."""
     loaded = context.live.current
-    found = await context.compute(client, lambda: as_json({"version": loaded.version, **loaded.story}), is_slow=True)
+    found = await context.compute(client, lambda: as_json(_about(context, loaded) | loaded.story), is_slow=True)
     return respond(found)
+
+
+def _about(context: Context, loaded: Loaded) -> dict[str, Any]:
+    """The version, its data, and what the page calls and shows of items."""
+    ratings, settings = loaded.recommender.ratings_, context.settings
+    attributes = ratings.item_attributes
+    has_images = settings.images is not None and attributes is not None and settings.images in attributes.columns
+    trained_at = loaded.trained_at
+    return {
+        "version": loaded.version,
+        "items_are": settings.items_are or loaded.item_word,
+        "images": settings.images if has_images else None,
+        "trained_at": None if trained_at is None else trained_at.isoformat(),
+        "n_ratings": loaded.manifest["data"]["n_ratings"],
+        "n_users": loaded.manifest["data"]["n_users"],
+        "n_items": ratings.n_items,
+        "has_times": ratings.times is not None,
+    }
 
 
 @router.get("/map", response_model=messages.Map, responses=PENDING)

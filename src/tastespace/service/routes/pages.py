@@ -10,6 +10,7 @@ from functools import lru_cache
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from tastespace.report import page
+from tastespace.service.door.access import context_of
 
 router = APIRouter(include_in_schema=False)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -18,6 +19,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+POLICY_WITH_IMAGES = POLICY.replace("img-src 'self'", "img-src 'self' http: https:")
 METHODS = ["GET", "HEAD"]
 FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
 
@@ -67,7 +69,7 @@ def _send(name: str, request: Request) -> Response:
         "ETag": asset.tag,
         "Cache-Control": "no-cache",  # cached, but revalidated: another release has other files under the same names
         "Vary": "Accept-Encoding",
-        "Content-Security-Policy": POLICY,
+        "Content-Security-Policy": POLICY if context_of(request).settings.images is None else POLICY_WITH_IMAGES,
     }
     if asset.tag.removeprefix("W/") in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

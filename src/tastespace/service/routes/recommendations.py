@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import TypeAdapter
+from numpy.typing import NDArray
+from pydantic import AfterValidator, TypeAdapter
 
+from tastespace.data.filters import Condition
 from tastespace.errors import UnknownIdError
 from tastespace.models.base.similarity import SimilarKind
 from tastespace.report.model_page import attributes_of
@@ -18,7 +20,14 @@ from tastespace.service import messages
 from tastespace.service.answering import Answerer, as_json
 from tastespace.service.door.access import Context, authenticate, context_of
 from tastespace.service.live_model import Loaded
-from tastespace.service.messages import Id, PredictionRequest, QuestionRequest, RecommendationRequest
+from tastespace.service.messages import (
+    MAX_ID_LENGTH,
+    Id,
+    PredictionRequest,
+    QuestionRequest,
+    RecommendationRequest,
+    printable,
+)
 from tastespace.service.routes import parts
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Where
 
@@ -27,6 +36,15 @@ router = APIRouter(prefix="/v1", tags=["recommendations"])
 PARAMETERS = tuple(
     name for name in RecommendationRequest.model_fields if name not in ("user", "history", "user_features", "shown")
 )
+NotRatedBy = Annotated[
+    str | None,
+    AfterValidator(printable),
+    Query(min_length=1, max_length=MAX_ID_LENGTH, description="Only items that this user has not rated."),
+]
+Order = Annotated[
+    Literal["ratings", "recent", "new"],
+    Query(description="By all ratings, or by recent ones; or those added since the fit, the latest first."),
+]
 USER = {**TypeAdapter(Id).json_schema(), "examples": ["7"]}
 
 
@@ -93,15 +111,34 @@ def _answer(context: Context, user: str | None, ask: Callable[[Answerer], str]) 
 
 @router.get("/items", response_model=messages.Items, tags=["items"])
 async def search_items(
-    context: ServiceContext, client: Reader, search: Search = "", limit: Limit = 20, offset: Offset = 0
+    context: ServiceContext,
+    client: Reader,
+    search: Search = "",
+    where: Where = None,
+    not_rated_by: NotRatedBy = None,
+    order: Order = "ratings",
+    limit: Limit = 20,
+    offset: Offset = 0,
 ) -> Response:
-    """Items by title, the most rated first; all items without a search."""
-    return parts.respond(
-        await context.compute(client, lambda: as_json(_found(context.loaded(), search, limit, offset)))
-    )
+    """Items by title or condition, the most rated first; `total` says how many there are."""
+
+    def found() -> str:
+        loaded = context.loaded()
+        rated = [] if not_rated_by is None else list(context.store.history(not_rated_by))
+        rows = _matching(loaded, search, where)
+        rows = np.setdiff1d(rows, loaded.recommender.ratings_.items.rows_of([*rated, *loaded.removed]))
+        if order == "new":  # Those that were added since the fit are the last ones.
+            rows = rows[rows >= context.live.current.recommender.ratings_.n_items][::-1]
+        else:
+            by = loaded.popularity if order == "ratings" else loaded.recent_popularity
+            rows = rows[np.argsort(-by[rows], kind="stable")]
+        return as_json({"total": len(rows), "items": describe_items(loaded, rows[offset : offset + limit])})
+
+    return parts.respond(await context.compute(client, found))
 
 
-def _found(loaded: Loaded, search: str, limit: int, offset: int) -> dict[str, Any]:
+def _matching(loaded: Loaded, search: str, where: str | None) -> NDArray[Any]:
+    """The rows of the items with a text in their title, or with that id, which fulfil a condition."""
     text = search.strip().lower()
     rows = np.arange(loaded.recommender.ratings_.n_items)
     if text:
@@ -109,9 +146,9 @@ def _found(loaded: Loaded, search: str, limit: int, offset: int) -> dict[str, An
         if loaded.titles is not None:
             found = found | loaded.titles.str.contains(text, literal=True)
         rows = np.flatnonzero(found.to_numpy())
-    rows = np.setdiff1d(rows, loaded.recommender.ratings_.items.rows_of(list(loaded.removed)))
-    rows = rows[np.argsort(-loaded.popularity[rows], kind="stable")]
-    return {"total": len(rows), "items": describe_items(loaded, rows[offset : offset + limit])}
+    if where is not None:
+        rows = rows[Condition(where).matches(loaded.attributes)[0][rows]]
+    return rows
 
 
 @router.get("/items/{item}", response_model=messages.CatalogueItem, tags=["items"])
