@@ -11,8 +11,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, artifact, load, save, storage
+from tastespace.artifact.erasure import count_ratings, erase
 from tastespace.data.ratings import Ratings
-from tastespace.erasure import count_ratings, erase
 from tastespace.randomness import generator
 
 HERE = Path(__file__).parent

@@ -7,10 +7,12 @@ import errno
 import numpy as np
 import pytest
 
-from tastespace import ALS, _native, artifact, load, save, storage
+from tastespace import ALS, _native, load, save, storage
+from tastespace.artifact import saving
 from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
+from tastespace.version import __version__
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def fault_of(path):
 
 def try_out_with(monkeypatch, work):
     """Let a model that is loaded answer like this."""
-    monkeypatch.setattr(artifact, "_try_out", lambda recommender: work())
+    monkeypatch.setattr(saving, "_try_out", lambda recommender: work())
 
 
 def test_a_kernel_that_is_missing_is_named(saved, monkeypatch):
@@ -45,7 +47,7 @@ def test_a_kernel_with_other_arguments_may_be_of_another_version(saved, monkeypa
     try_out_with(monkeypatch, lambda: _native.score_rows(argument_of_tomorrow=np.zeros(1)))
     message = fault_of(saved)
     assert "the kernel score_rows rejects" in message
-    assert f"saved by tastespace {artifact.__version__}, this is {artifact.__version__}" in message
+    assert f"saved by tastespace {__version__}, this is {__version__}" in message
     assert "install tastespace again" in message
 
 

@@ -13,7 +13,8 @@ import pytest
 from artifacts.editing import write_manifest
 from numpy.testing import assert_array_equal
 
-from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, storage, stored_index
+from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, storage
+from tastespace.artifact import index as stored_index
 from tastespace.artifact import save_index
 from tastespace.errors import ArtifactError, InvalidParameterError, NonFiniteStateError, TastespaceWarning
 from tastespace.index.reduction import Reduced

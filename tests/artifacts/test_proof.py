@@ -14,7 +14,8 @@ from artifacts.editing import match_files
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from tastespace import artifact, load, save, storage
+from tastespace import load, save, storage
+from tastespace.artifact import saving
 from tastespace.cli.main import program
 from tastespace.errors import ArtifactError
 from tastespace.randomness import generator
@@ -101,7 +102,7 @@ def test_every_flipped_bit_is_found(artifacts, tmp_path, look):
 def test_a_test_that_trusts_misses_flips(artifacts, tmp_path, monkeypatch):
     """The broken twin: without checksums most flips are answered with."""
     monkeypatch.setattr(storage, "changed_files", lambda *given: [])
-    monkeypatch.setattr(artifact, "_check_manifest", lambda *arguments: None)
+    monkeypatch.setattr(saving, "check_manifest", lambda *arguments: None)
     assert len(count_found(artifacts, tmp_path, FLIPS, before_the_first_check)) > FLIPS // 4
 
 

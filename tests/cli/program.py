@@ -52,7 +52,7 @@ def _written(stream):
 
 # A process that has imported what a fit needs, and forks: a new Python would spend a second on imports.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tastespace.cli.fit", "typer.testing", "pydantic", "cli.program"])
+FORKS.set_forkserver_preload(["tastespace.cli.verbs.fit", "typer.testing", "pydantic", "cli.program"])
 
 
 class Forked:

@@ -12,7 +12,7 @@ from cli.program import tastespace
 from selection.failing import Killed
 
 from tastespace import DampedBias, Popular, evaluate, random_split, read, time_split
-from tastespace.cli import compare
+from tastespace.cli.verbs import compare
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.selection.compare_models import compare_models

@@ -10,7 +10,7 @@ import pytest
 from cli.program import tastespace
 
 from tastespace import ALS, ItemKNN, artifact, load, save
-from tastespace.cli import index as verb
+from tastespace.cli.verbs import index as verb
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.trials import Quality

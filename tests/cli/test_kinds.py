@@ -453,7 +453,7 @@ def test_counts_of_an_update_are_added(log, tmp_path):
 
 def test_a_model_is_chosen_for_every_held_out_part_without_having_seen_it(tmp_path, monkeypatch):
     """With both ways of holding out there are two training parts, and neither choice sees the test part of its own."""
-    from tastespace.cli import fit as command
+    from tastespace.cli.verbs import fit as command
     from tastespace.data.splits import random_split
 
     rng, seen = generator(3), []

@@ -9,7 +9,7 @@ import pytest
 from cli.program import tastespace
 
 from tastespace import load, read, tune
-from tastespace.cli import tune as verb
+from tastespace.cli.verbs import tune as verb
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

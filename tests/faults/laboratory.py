@@ -80,7 +80,8 @@ class Laboratory:
 def main() -> None:
     import warnings
 
-    from tastespace.cli import console, fit, index, main, serve  # noqa: F401
+    from tastespace.cli import console, main  # noqa: F401
+    from tastespace.cli.verbs import fit, index, serve  # noqa: F401
     from tastespace.service import retraining  # noqa: F401
 
     warnings.simplefilter("ignore")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from artifacts.editing import match_files, write_manifest
 
-from tastespace import artifact, load
+from tastespace import load
 from tastespace.errors import ArtifactError
+from tastespace.manifests import MANIFEST
 from tastespace.randomness import generator
 
 MUTANTS = int(os.environ.get("TASTESPACE_MUTANTS", "150"))  # `make faults` makes 10 000
@@ -27,7 +28,7 @@ def mutate_bytes(path: Path, rng) -> None:
 
     Those of tables do not: there are Parquet files of which polars 2.1 never finishes reading, after a panic.
     """
-    files = sorted(file for file in path.iterdir() if file.name != artifact.MANIFEST)
+    files = sorted(file for file in path.iterdir() if file.name != MANIFEST)
     file = files[rng.integers(len(files))]
     content = bytearray(file.read_bytes())
     # Headers are at the beginning of safetensors, and at the end of Parquet.
@@ -49,7 +50,7 @@ def mutate_bytes(path: Path, rng) -> None:
 
 def mutate_manifest(path: Path, rng) -> None:
     """Another value, none, or one more, anywhere in the manifest."""
-    manifest = json.loads((path / artifact.MANIFEST).read_text())
+    manifest = json.loads((path / MANIFEST).read_text())
     inside = manifest
     while True:
         keys = list(inside.keys()) if isinstance(inside, dict) else list(range(len(inside)))

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 
 import tastespace as ts
 from tastespace import Joint, artifact
-from tastespace.cli.recommend import recommend as recommend_verb
+from tastespace.cli.verbs.recommend import recommend as recommend_verb
 from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.models.base.rules import AtMost, Boost, Bury, MinRatings, NotShown, Pin, Rules, rules_of
 from tastespace.models.baselines.baselines import Popular

@@ -13,7 +13,7 @@ from service.conftest import small_ratings
 from service.test_live_model import publish, version, wait_for
 
 from tastespace import artifact
-from tastespace.erasure import count_ratings
+from tastespace.artifact.erasure import count_ratings
 from tastespace.service import live_model
 from tastespace.service.app import create_app, prepare
 

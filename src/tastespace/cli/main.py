@@ -105,7 +105,7 @@ def program(verb: str | None = None) -> typer.Typer:
     for name, about in GROUPS.items():
         if verb in (None, name):
             group = typer.Typer(cls=Group, help=about, no_args_is_help=True)
-            for part, function in import_module(f"tastespace.cli.{name}").VERBS.items():
+            for part, function in import_module(f"tastespace.cli.verbs.{name}").VERBS.items():
                 group.command(part, cls=Command)(guarded(function))
             app.add_typer(group, name=name)
         else:
@@ -115,7 +115,7 @@ def program(verb: str | None = None) -> typer.Typer:
 
 def function_of(verb: str) -> Callable[..., None]:
     """What a verb does."""
-    module = import_module(f"tastespace.cli.{MODULES.get(verb, verb)}")
+    module = import_module(f"tastespace.cli.verbs.{MODULES.get(verb, verb)}")
     function: Callable[..., None] = getattr(module, verb.replace("-", "_"))
     return function
 

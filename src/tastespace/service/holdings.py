@@ -6,7 +6,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from tastespace import artifact, erasure
+from tastespace import artifact
+from tastespace.artifact import erasure
 from tastespace.service.live_model import FORGET, Versions
 from tastespace.service.settings import Settings
 from tastespace.service.store import Store

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 
-from tastespace import erasure
+from tastespace.artifact import erasure
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.service.door.access import Context

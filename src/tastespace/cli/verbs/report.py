@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.evaluate import names_of, with_figures
 from tastespace.cli.options import Json, Model, ReadOptions, Threads, reads
+from tastespace.cli.verbs.evaluate import names_of, with_figures
 from tastespace.data.formats.files import read
 from tastespace.data.kinds import level_names
 from tastespace.data.sources import SOURCES

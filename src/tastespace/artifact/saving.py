@@ -6,7 +6,7 @@
     users.parquet          the ids of the user rows, with attributes
     items.parquet          the ids of the item rows, with titles and attributes
     index.safetensors      an index over the items (absent if there is none)
-    item-encoding.parquet  how features are encoded, and more files of features (see `stored_features`)
+    item-encoding.parquet  how features are encoded, and more files of features (see `features.py`)
 
 A folder is written beside its final location and moved there when it is complete. Checksums and values are verified
 once on each computer. A model is one of the table of models, or of the classes that the caller passes: nothing that an
@@ -30,6 +30,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace import storage
+from tastespace.artifact.features import FILES, read_features, write_features
+from tastespace.artifact.index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.data.csr import CSR
 from tastespace.data.formats.content import scan_parquet
 from tastespace.data.kinds import Kind, check_kind
@@ -52,8 +54,6 @@ from tastespace.models import MODELS, Recommender
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import TrainingSummary
 from tastespace.settings import translated
-from tastespace.stored_features import FILES, read_features, write_features
-from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
 from tastespace.version import __version__
 

@@ -42,7 +42,7 @@ def doctor(
 
 
 def _print_about(model: Path, user: str, database: str | None, state: Path | None, json: bool) -> None:
-    from tastespace.cli.serve import holdings_of
+    from tastespace.cli.verbs.serve import holdings_of
 
     with closing(holdings_of(model, database, state)) as holdings:
         content = holdings.about(user)

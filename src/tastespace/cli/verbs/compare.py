@@ -10,9 +10,9 @@ from typing import Annotated, Any, cast
 from typer import Exit, Option
 
 from tastespace.cli import console, options
-from tastespace.cli.data import SHARED, WAYS
-from tastespace.cli.evaluate import read_relevant, with_figures
 from tastespace.cli.options import Bootstrap, Json, ListUsers, RatingsFile, ReadOptions, Relevance, Threads
+from tastespace.cli.verbs.data import SHARED, WAYS
+from tastespace.cli.verbs.evaluate import read_relevant, with_figures
 from tastespace.data.formats.files import read_test
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split

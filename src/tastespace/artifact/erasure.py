@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace import artifact, storage
+from tastespace import storage
+from tastespace.artifact import saving
 from tastespace.data.formats.content import scan_parquet
 from tastespace.manifests import MANIFEST
 
@@ -27,36 +28,36 @@ VECTORS, FEATURES = "user-vectors.safetensors", "user-features.parquet"
 
 def count_ratings(path: Path, user: str) -> int | None:
     """The number of ratings of a user in an artifact; None if the artifact does not know them."""
-    manifest = artifact.read_manifest(path)
+    manifest = saving.read_manifest(path)
     rows, _ = _rows_of(path, {user})
     if not len(rows):
         return None
-    if artifact.RATINGS not in manifest["files"]:
+    if saving.RATINGS not in manifest["files"]:
         return 0
-    offsets = storage.read_arrays(path / artifact.RATINGS)["offsets"]
+    offsets = storage.read_arrays(path / saving.RATINGS)["offsets"]
     return int((offsets[rows + 1] - offsets[rows]).sum())
 
 
 def erase(path: Path, users: Collection[str]) -> int:
     """Remove users from an artifact, which is replaced by one without them; how many of them it knew."""
     path = path.resolve()
-    manifest = artifact.verified(path)
+    manifest = saving.verified(path)
     rows, table = _rows_of(path, users)
     if not len(rows):
         return 0
     n, modes = table.height, (path.stat().st_mode, (path / MANIFEST).stat().st_mode)
     arrays = {name: storage.read_arrays(path / name) for name in manifest["parts"].values()}
     changed: dict[str, Any] = {name: _without(part, rows, n) for name, part in arrays.items()}
-    if artifact.RATINGS in manifest["files"]:
-        changed[artifact.RATINGS] = _without(storage.read_arrays(path / artifact.RATINGS), rows, n)
-        manifest["data"]["n_ratings"] = len(changed[artifact.RATINGS]["values"])
-    changed[artifact.USERS] = _blanked(table, rows)
+    if saving.RATINGS in manifest["files"]:
+        changed[saving.RATINGS] = _without(storage.read_arrays(path / saving.RATINGS), rows, n)
+        manifest["data"]["n_ratings"] = len(changed[saving.RATINGS]["values"])
+    changed[saving.USERS] = _blanked(table, rows)
     if FEATURES in manifest["files"]:
         changed[FEATURES] = _blanked(scan_parquet(path / FEATURES).collect(), rows)
     if VECTORS in manifest["files"]:
         changed[VECTORS] = _without_vectors(storage.read_arrays(path / VECTORS), rows)
     manifest["data"]["fingerprint"] = ""  # of ratings that are not all there any more
-    with artifact.rewriting(path, manifest, changed.keys()) as folder:
+    with saving.rewriting(path, manifest, changed.keys()) as folder:
         for name, content in changed.items():
             if isinstance(content, pl.DataFrame):
                 storage.write_table(folder / name, content)
@@ -69,7 +70,7 @@ def erase(path: Path, users: Collection[str]) -> int:
 
 
 def _rows_of(path: Path, users: Collection[str]) -> tuple[NDArray[np.int64], pl.DataFrame]:
-    table = scan_parquet(path / artifact.USERS).collect()
+    table = scan_parquet(path / saving.USERS).collect()
     is_one = table["id"].cast(pl.String).is_in(list(users))
     return is_one.arg_true().to_numpy().astype(np.int64), table
 

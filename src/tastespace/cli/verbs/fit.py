@@ -15,10 +15,10 @@ from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console, options
-from tastespace.cli.data import WAYS
-from tastespace.cli.evaluate import print_side_by_side
 from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.cli.saving import save_model
+from tastespace.cli.verbs.data import WAYS
+from tastespace.cli.verbs.evaluate import print_side_by_side
 from tastespace.data import sources
 from tastespace.data.formats.files import read_test
 from tastespace.data.formats.layout import Layout
