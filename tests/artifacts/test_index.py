@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, storage
 from tastespace.artifact import index as stored_index
-from tastespace.artifact import save_index
+from tastespace.artifact import save_index, saving
 from tastespace.errors import ArtifactError, InvalidParameterError, NonFiniteStateError, TastespaceWarning
 from tastespace.index.reduction import Reduced
 from tastespace.index.structures import graph
@@ -163,7 +163,7 @@ def test_what_goes_wrong_leaves_the_artifact_as_it_was(saved, model, monkeypatch
     places = {
         "link": (storage, "link"),
         "index": (storage, "write_arrays"),
-        "manifest": (artifact, "write_manifest"),
+        "manifest": (saving, "write_manifest"),
         "move": (storage, "_exchange"),
     }
 
