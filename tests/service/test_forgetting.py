@@ -111,6 +111,21 @@ def test_everything_about_a_user_is_exported(client):
     assert client.get("/v1/users/never/export").status_code == 404
 
 
+def test_the_export_of_the_program_is_that_of_the_service(own_settings):
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        asking.get("/v1/users/3/recommendations")
+        asking.app.state.context.monitor.work()
+        told = asking.get("/v1/users/3/export").json()
+    assert told["database"]["shown"]
+    assert run("export", own_settings, "3") == told
+    plain = tastespace("export", own_settings.model, "3", "--state", own_settings.state)
+    assert json.loads(plain.stdout) == told
+    assert len(plain.stdout.splitlines()) > 10
+    unknown = tastespace("export", own_settings.model, "never", "--state", own_settings.state)
+    assert (unknown.returncode, "is unknown" in unknown.stderr) == (1, True)
+
+
 def test_options_that_say_nothing_are_refused(own_settings):
     assert tastespace("forget", own_settings.model).returncode == 2
     assert tastespace("doctor", "--about", "3").returncode == 2

@@ -16,8 +16,10 @@ from service.conftest import small_ratings
 
 from tastespace import ALS, BPMF, artifact
 from tastespace.data.splits import random_split
+from tastespace.errors import ArtifactError
 from tastespace.randomness import generator
 from tastespace.service.app import create_app, prepare
+from tastespace.service.live_model import LiveModel
 from tastespace.service.promises import drift as drift_file
 from tastespace.service.promises.drift import DriftTest, Outcome, Ranks
 from tastespace.service.promises.measures import measures_of, outcomes_of
@@ -154,6 +156,16 @@ def test_ratings_of_one_request_know_nothing_of_each_other(client, small_model):
     expected = model.predict(["x"] * 5, [str(item) for item in range(5)]).mean
     assert records.judged_since(0).sort("item_id")["expected"].to_list() == pytest.approx(expected.tolist(), abs=1e-4)
     assert len(outcomes_of(records.judged_since(0))) == 1  # They depend on one another.
+
+
+def test_of_a_request_with_many_users_some_are_judged_and_the_other_ratings_counted(client, monkeypatch):
+    monkeypatch.setattr("tastespace.service.routes.users.MAX_WATCHED", 3)
+    many = [{"user": f"new-{n // 2}", "item": str(n % 2), "rating": 4} for n in range(10)]
+    client.post("/v1/ratings", json={"ratings": many})
+    monitor, records = parts_of(client)
+    monitor.work()
+    assert sorted(records.judged_since(0)["user_id"].unique()) == ["new-0", "new-1", "new-2"]
+    assert 'tastespace_unwatched_total{what="ratings"} 4.0' in client.get("/v1/metrics").text
 
 
 def test_a_repeated_request_is_judged_once(client):
@@ -408,3 +420,58 @@ def test_a_trial_goes_on_after_a_restart(changing):
     split = answering(first)
     with TestClient(create_app(first.app.state.context.settings)) as third:
         assert answering(third) == split
+
+
+def commanded(settings, *options) -> dict:
+    told = tastespace("challenger", settings.model, "--state", settings.state, *options, "--json")
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+def test_commands_start_promote_and_drop_a_challenger(changing):
+    first, second, folder = changing
+    settings = first.app.state.context.settings
+    champion = first.get("/v1/model").json()["version"]
+    assert commanded(settings) == {"version": champion, "challenger": None}
+    same = tastespace("challenger", settings.model, "--state", settings.state, "--share", "0.5")
+    assert (same.returncode, "which answers already" in same.stderr) == (1, True)
+    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(small_ratings()), folder)
+    for outcome in ("--drop", "--promote"):
+        trial = commanded(settings, "--share", "0.5")["challenger"]
+        assert trial["share"] == 0.5
+        both = {champion, trial["version"]}
+        for worker in (first, second):
+            wait_until(lambda worker=worker, both=both: set(answering(worker).values()) == both)
+        answers = trial["version"] if outcome == "--promote" else champion
+        assert commanded(settings, outcome) == {"version": answers, "challenger": None}
+        for worker in (first, second):
+            wait_until(lambda worker=worker, answers=answers: set(answering(worker).values()) == {answers})
+    assert tastespace("challenger", settings.model, "--state", settings.state, "--drop").returncode == 1
+    assert first.post("/v1/model/rollback").json()["version"] == champion
+
+
+def test_commands_about_a_challenger_that_make_no_sense(settings, small_model, tmp_path):
+    for options in (("--promote", "--drop"), ("--share", "0"), ("--share", "1"), ("--share", "0.2", "--drop")):
+        assert tastespace("challenger", small_model, *options).returncode == 2
+    for options in ((), ("--share", "0.2"), ("--promote",), ("--drop",)):
+        told = tastespace("challenger", small_model, "--state", tmp_path / "none", *options)
+        assert told.returncode == 1
+        assert "no service" in told.stderr
+        assert not (tmp_path / "none").exists()
+
+
+def test_a_challenger_that_is_refused_leaves_nothing_behind(changing, monkeypatch):
+    first, _, folder = changing
+    live = first.app.state.context.live
+    kept = live.versions.kept()
+    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(small_ratings()), folder)
+    refuse = ArtifactError("gives scores that are not numbers")
+
+    def load(*arguments, **options):
+        raise refuse
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LiveModel, "_load", load)
+        assert first.post("/v1/model/challenger", json={"share": 0.5}).status_code == 409
+    assert live.versions.kept() == kept
+    assert first.get("/v1/model/health").json()["challenger"] is None

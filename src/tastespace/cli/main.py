@@ -39,12 +39,15 @@ VERBS = {
     "report": "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
     "serve": "Serve recommendations, predictions and questions over HTTP, and store new ratings.",
     "retrain": "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
+    "challenger": "Let a second version of a model answer some users of a service; promote it or drop it.",
+    "export": "Print everything that a service stores about a user, as JSON.",
     "forget": "Erase users from the database, the model and the versions that a service keeps.",
     "demo": "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture.",
     "doctor": "Print versions, threads, the instruction set and the installed extras; or check a model.",
 }
 # Modules of verbs that have none of their own.
-MODULES = {"update": "fit", "select-rank": "compare", "retrain": "serve", "forget": "serve"}
+MODULES = {"update": "fit", "select-rank": "compare"}
+MODULES |= dict.fromkeys(("retrain", "challenger", "export", "forget"), "serve")
 MODULES |= dict.fromkeys(("predict", "similar", "explain", "ask"), "recommend")
 MODULES |= dict.fromkeys(("diagnose", "noise", "curves", "demo"), "report")
 FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work

@@ -8,7 +8,8 @@ from typing import Any
 
 from tastespace import artifact
 from tastespace.artifact import erasure
-from tastespace.service.live_model import FORGET, Versions
+from tastespace.errors import InvalidParameterError, UnknownIdError
+from tastespace.service.live_model import FORGET, LiveModel, Versions
 from tastespace.service.settings import Settings
 from tastespace.service.store import Store
 
@@ -21,6 +22,7 @@ class Holdings:
         if settings.database is not None or (settings.folder / "ratings.db").is_file():
             self._store = Store(settings.database_url)
             self._store.migrate()
+        self._settings = settings
         self._model, self._versions = Path(settings.model), Versions(settings.folder / "versions")
 
     def close(self) -> None:
@@ -44,6 +46,32 @@ class Holdings:
             },
         }
 
+    def export(self, user: str) -> dict[str, Any]:
+        """Everything that is stored about a user: rows of the database, and numbers of ratings that versions have."""
+        found = {} if self._store is None else self._store.about(user)
+        return exported(user, found, self._versions)
+
+    def live(self) -> LiveModel:
+        """The versions that answer, to be changed; the workers of the service follow within a second."""
+        return LiveModel(self._settings, self._started(), self._versions, lambda activation: None)
+
+    def answering(self) -> dict[str, Any]:
+        """The version that is active, and the challenger, if there is one."""
+        store = self._started()
+        activation, trial = store.activation(), store.trial()
+        assert activation is not None
+        told = None if trial is None else trial.to_dict()
+        return {"version": activation.version, "challenger": told}
+
+    def _started(self) -> Store:
+        """The database, in which a service has activated a version."""
+        if self._store is None or self._store.activation() is None:
+            raise InvalidParameterError(
+                f"no service of {self._model} has started with this database; expected one that has: tastespace serve "
+                f"{self._model}"
+            )
+        return self._store
+
     def erase(self, users: Collection[str]) -> dict[str, Any]:
         """Erase users everywhere; a running service answers without them as soon as it has noticed."""
         users = list(dict.fromkeys(users))
@@ -60,3 +88,12 @@ class Holdings:
         if self._store is not None and active is not None and any(found.values()):
             self._store.activate(active.version, FORGET)  # Workers load it again.
         return {"users": users, "ratings": n_ratings, "places": places}
+
+
+def exported(user: str, database: dict[str, list[dict[str, Any]]], versions: Versions) -> dict[str, Any]:
+    """An export: these rows of the database, and the number of ratings in each version that knows the user."""
+    known = {name: erasure.count_ratings(versions.path(name), user) for name in versions.kept()}
+    versions_of_user = {name: n for name, n in known.items() if n is not None}
+    if not any(database.values()) and not versions_of_user:
+        raise UnknownIdError(f"the user {user!r} is unknown")
+    return {"user": user, "database": database, "versions": versions_of_user}

@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -323,9 +323,9 @@ class LiveModel:
 
     def challenge(self, share: float) -> Trial:
         """Let the artifact as it is now answer a share of the users, beside the current version."""
-        with self._swapping:
-            version = self.versions.take(self._folder)
-            if version == self.current.version:
+        with self._swapping, self._taken() as version:
+            active = self.store.activation()
+            if active is not None and version == active.version:
                 raise InvalidParameterError(
                     f"the artifact is the version {version}, which answers already; expected another one in "
                     f"{self._folder}"
@@ -391,19 +391,24 @@ class LiveModel:
 
     def reload(self) -> Swap:
         """Activate the artifact as it is now in every worker; an invalid one, or the same again, changes nothing."""
-        with self._swapping:
-            before, name = self.store.activation(), self.versions.name_of(self._folder)
-            is_new = not self.versions.has(name)
-            version = self.versions.take(self._folder)
+        with self._swapping, self._taken() as version:
+            before = self.store.activation()
             if before is not None and before.version == version == self.current.version:
                 log.info("the artifact has not changed: the version %s still answers", version)
                 return Swap(before, before.version)
-            try:
-                return self._activate(version, "reload")
-            except Exception:
-                if is_new:  # What is refused leaves nothing behind.
-                    self.versions.drop(version)
-                raise
+            return self._activate(version, "reload")
+
+    @contextmanager
+    def _taken(self) -> Iterator[str]:
+        """The artifact as it is now, kept as a version; one that is refused meanwhile leaves nothing behind."""
+        is_new = not self.versions.has(self.versions.name_of(self._folder))
+        version = self.versions.take(self._folder)
+        try:
+            yield version
+        except Exception:
+            if is_new:
+                self.versions.drop(version)
+            raise
 
     def roll_back(self) -> Swap:
         """Return to the previous version."""

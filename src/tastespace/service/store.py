@@ -191,6 +191,10 @@ class Trial:
         digest = hashlib.sha256(f"{self.id} {user}".encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8]) < self.share * 2**64
 
+    def to_dict(self) -> dict[str, Any]:
+        """The content for JSON."""
+        return {"version": self.version, "share": self.share, "started": self.started_at.isoformat()}
+
 
 class Store:
     """The ratings database."""

@@ -1,10 +1,11 @@
-"""`tastespace serve` and `retrain`: a model as an HTTP service, and a new model from the ratings that it stored."""
+"""A model as an HTTP service, a new model from the ratings that it stored, and what else is done to a service."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -183,6 +184,47 @@ def retrain(
         *([f"model: {content['model']}, because {(found.recommender.choice_ or {})['because']}"] if choose else []),
         f"saved to {out}; a service of this folder loads it after POST /v1/model/reload",
     )
+
+
+def challenger(
+    model: Model,
+    share: Annotated[
+        float | None, Option(metavar="SHARE", help="Start: let MODEL as it is now answer this share of the users.")
+    ] = None,
+    promote: Annotated[bool, Option("--promote", help="End: the challenger answers everyone from now on.")] = False,
+    drop: Annotated[bool, Option("--drop", help="End: the current version answers everyone again.")] = False,
+    database: options.Database = None,
+    state: options.State = None,
+    json: Json = False,
+) -> None:
+    """Let a second version of a model answer some users of a service; promote it or drop it."""
+    options.require((share is not None) + promote + drop <= 1, "expected one of --share, --promote and --drop")
+    options.require(share is None or 0 < share < 1, f"--share is {share}; expected a number between 0 and 1")
+    with closing(holdings_of(model, database, state)) as holdings:
+        live = holdings.live()
+        if share is not None:
+            live.challenge(share)
+        elif promote or drop:
+            live.end_trial("promoted" if promote else "dropped")
+        content = holdings.answering()
+    trial = content["challenger"]
+    line = f"{content['version']} answers everyone"
+    if trial is not None:
+        line = f"{trial['version']} answers {trial['share']:.0%} of the users, {content['version']} the others"
+    console.print_result(json, content, line)
+
+
+def export(
+    model: Model,
+    user: Annotated[str, Argument(help="Id of a user.", metavar="USER", show_default=False)],
+    database: options.Database = None,
+    state: options.State = None,
+    json: Json = False,
+) -> None:
+    """Print everything that a service stores about a user, as JSON."""
+    with closing(holdings_of(model, database, state)) as holdings:
+        content = holdings.export(user)
+    console.print_result(json, content, dumps(content, indent=2, ensure_ascii=False))
 
 
 def forget(

@@ -15,7 +15,7 @@ from tastespace.service.door.access import Context
 from tastespace.service.live_model import Loaded, Swap
 from tastespace.service.messages import Method, PlaceRequest
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
-from tastespace.service.store import Activation, Trial
+from tastespace.service.store import Activation
 
 router = APIRouter(prefix="/v1", tags=["model"])
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -97,7 +97,7 @@ def roll_back(context: ServiceContext, client: Administrator) -> Response:
 def challenge(context: ServiceContext, client: Administrator, wanted: messages.Challenge) -> Response:
     """Let the artifact as it is on disk now answer a share of the users, beside the current version."""
     try:
-        return respond(_trial(context.live.challenge(wanted.share)))
+        return respond(context.live.challenge(wanted.share).to_dict())
     except (ArtifactError, InvalidParameterError) as error:
         raise HTTPException(409, f"there is no new trial: {error}") from error
 
@@ -130,16 +130,12 @@ async def model_health(context: ServiceContext, client: Reader) -> Response:
             {
                 "version": current,
                 "days": context.settings.watch_days,
-                "challenger": None if trial is None else _trial(trial),
+                "challenger": None if trial is None else trial.to_dict(),
                 "versions": health,
             }
         )
 
     return respond(await context.compute(client, told, is_slow=True))
-
-
-def _trial(trial: Trial) -> dict[str, Any]:
-    return {"version": trial.version, "share": trial.share, "started": trial.started_at.isoformat()}
 
 
 def _swap(change: Callable[[], Swap | None]) -> Response:

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 
-from tastespace.artifact import erasure
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.service.door.access import Context
+from tastespace.service.holdings import exported
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import (
     DeletedUser,
@@ -79,12 +79,7 @@ def history(context: ServiceContext, client: Reader, user: UserId, limit: Limit 
 @router.get("/users/{user}/export", response_model=UserExport)
 def export(context: ServiceContext, client: Reader, user: UserId) -> Response:
     """Everything that is stored about a user: ratings, what was shown, and the versions of the model that know them."""
-    found, versions = context.store.about(user), context.live.versions
-    known = {name: erasure.count_ratings(versions.path(name), user) for name in versions.kept()}
-    versions_of_user = {name: n for name, n in known.items() if n is not None}
-    if not any(found.values()) and not versions_of_user:
-        raise UnknownIdError(f"the user {user!r} is unknown")
-    return parts.respond({"user": user, "database": found, "versions": versions_of_user})
+    return parts.respond(exported(user, context.store.about(user), context.live.versions))
 
 
 @router.put("/users/{user}/ratings/{item}", response_model=StoredCount)
@@ -151,12 +146,13 @@ def _store(context: Context, new: list[RatingRow], client: str, key: str | None)
 
 def _watched(context: Context, new: list[RatingRow]) -> dict[str, dict[str, float]]:
     """The users whose ratings are held against what the model expects: not all of a large batch."""
-    users = dict.fromkeys(one.user for one in new)
     if not context.monitor.is_on:
         return {}
+    users = list(dict.fromkeys(one.user for one in new))
+    watched: dict[str, dict[str, float]] = {user: {} for user in users[:MAX_WATCHED]}
     if len(users) > MAX_WATCHED:
-        context.metrics.unwatched("ratings", sum(user not in list(users)[:MAX_WATCHED] for user in users))
-    return {user: {} for user in list(users)[:MAX_WATCHED]}
+        context.metrics.unwatched("ratings", sum(one.user not in watched for one in new))
+    return watched
 
 
 def _check(loaded: Loaded, new: list[RatingRow], *, accepts_new: bool) -> None:
