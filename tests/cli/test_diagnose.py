@@ -41,13 +41,14 @@ def test_the_table_and_what_it_means(folder):
     shown = run(folder / "bpmf")
     assert shown.stdout == f"{diagnose(load(folder / 'bpmf').posterior_.trace)}\n"
     assert shown.stdout.startswith("2 chains: 50 sweeps of warm-up, then 30 kept draws each")
-    assert "predictions, worst" in shown.stdout
+    assert "What predictions need, by" in shown.stdout
+    assert "What hyper-parameters do" in shown.stdout
     assert shown.stderr == ""
 
 
 def test_a_short_run_says_what_is_missing(folder):
     shown = run(folder / "short")
-    assert "too few draws" in shown.stdout
+    assert "at least 20       no" in shown.stdout
     assert "Not good enough: predictions are averages of 8 draws" in shown.stdout
 
 

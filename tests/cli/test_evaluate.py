@@ -52,7 +52,8 @@ def folder(tmp_path_factory):
 def test_tables(folder):
     shown = run(folder / "bias", folder / "test.csv", "--k", 3, "--k", 7)
     report = evaluate(load(folder / "bias"), read(folder / "test.csv"), k=(3, 7))
-    assert shown.stdout.startswith(f"{report}; predictions clipped to ")
+    assert shown.stdout.startswith("Predictions: RMSE ")
+    assert f"\n\n{report}; predictions clipped to " in shown.stdout
     assert shown.stderr == ""
     for table in report.tables(empty=False):
         for row in table.rows:
@@ -71,6 +72,9 @@ def test_json_is_the_report(folder):
     report = evaluate(load(folder / "bias"), read(folder / "test.csv"), seed=3, relevant=4)
     more = {name: said.pop(name) for name in ("popular", "popular_comparison", "verdicts")}
     assert said.pop("later_share") is None  # There are no times.
+    assert [line.partition(":")[0] for line in said.pop("summary")] == [
+        *("Predictions", "For whom not", "Intervals", "Lists", "Next")
+    ]
     assert said == json.loads(json.dumps(report.to_dict()))
     assert said["lists"]["relevant"] == 4
     model = Popular().fit(load(folder / "bias").ratings_)
@@ -113,7 +117,7 @@ def test_whether_it_is_a_test_of_the_future(make, tmp_path):
     split.test.to_polars().write_csv(tmp_path / "test.csv")
     said = json.loads(run(tmp_path / "bias", tmp_path / "test.csv", "--json").stdout)
     assert said["later_share"] == np.mean(split.test.times > split.train.times.max())
-    shown = run(tmp_path / "bias", tmp_path / "test.csv").stdout.splitlines()[1]
+    shown = run(tmp_path / "bias", tmp_path / "test.csv").stdout.splitlines()[7]
     if make is time_split:
         assert shown == "all test ratings are later than the training ratings: a test of the future"
     else:
@@ -131,7 +135,7 @@ def test_predictions_only(folder):
     options = ("--no-ranking", "--bootstrap", 0, "--json")
     said = json.loads(run(folder / "bias", folder / "test.csv", *options).stdout)
     order = {"kendall_tau", "pairwise_accuracy", "ndcg_rated@5", "ndcg_rated@10", "ndcg_rated@20"}
-    assert said.keys() == {"rmse", "mae", "kind", "n", "cold", "groups", "verdicts", "later_share"} | order
+    assert said.keys() == {"rmse", "mae", "kind", "n", "cold", "groups", "verdicts", "later_share", "summary"} | order
     assert said["verdicts"] == []
 
 
@@ -148,7 +152,8 @@ def sure(folder):
 def test_calibration_of_a_model_that_says_how_sure_it_is(folder, sure):
     shown = run(sure, folder / "test.csv", "--no-ranking")
     report = evaluate(load(sure), read(folder / "test.csv"), ranking=False)
-    assert shown.stdout.startswith(f"{report}; predictions clipped to ")
+    assert shown.stdout.startswith("Predictions: RMSE ")
+    assert f"\n\n{report}; predictions clipped to " in shown.stdout
     assert ", CRPS " in shown.stdout
     for table in report.calibration.tables(empty=False):
         assert table.title in shown.stdout
@@ -165,7 +170,7 @@ def test_against_another_model(folder):
     parts = ("bias: RMSE", "popular: RMSE", "bias less popular, user by user", "bias: Lists of", "popular: Lists of")
     places = [shown.stdout.index(part) for part in parts]
     assert places == sorted(places)
-    assert shown.stdout[: places[2]].count("\n") == 3
+    assert shown.stdout[: places[2]].count("\n") == 9
     said = json.loads(run(folder / "bias", folder / "test.csv", "--against", folder / "popular", "--json").stdout)
     test = read(folder / "test.csv")
     one, other = (evaluate(load(folder / name), test) for name in ("bias", "popular"))

@@ -159,5 +159,6 @@ def test_a_model_is_chosen_again_if_it_is_asked_for(tmp_path):
 def test_nothing_to_retrain_on(model, tmp_path):
     ended = tastespace("retrain", model, "--db", f"sqlite:///{tmp_path / 'no.db'}", "--out", tmp_path / "new")
     assert ended.returncode == 1
-    assert ended.stderr.startswith("error: ")
+    assert ended.stderr.startswith(f"error: there is no database {tmp_path / 'no.db'}; expected")
+    assert not (tmp_path / "no.db").exists()  # A typo makes no database.
     assert not (tmp_path / "new").exists()

@@ -70,7 +70,7 @@ def test_groups_together_are_everything(report):
 def test_the_first_line_is_short_and_the_table_has_it_all(report):
     assert "\n" not in str(report)
     text = report.table()
-    assert text.startswith(str(report))
+    assert text.startswith("\n".join([*report.summary(), "", str(report)]))
     for part in ("NDCG", "found@3", "@3", "@10", "popularity lift", "Gini", "AUC (all items)", "> 640", "test users"):
         assert part in text, part
     low, high = report.intervals["ndcg@3"]

@@ -73,10 +73,13 @@ def test_learning_is_the_same_file_every_time(tmp_path):
 def test_every_precision_there_is_has_a_panel(has_biases, figures):
     picture = learning_picture(learning(has_biases=has_biases))
     titles = [axes.get_title(loc="left") for axes in figures[0].axes]
-    expected = ["factors: 6", "user bias: 2", "item bias: 3", "noise: 1.5"]
+    # Precisions of 4 and 9, 2, 3 over that of the noise, 1.5, and its standard deviation: the figures of the table.
+    expected = ["factors: 4", "user bias: 1.33", "item bias: 2", "noise sd: 0.816"]
+    said = {row[0]: row[2] for row in learning(has_biases=has_biases).table().rows}
+    assert [title for title in titles if title] == [f"{name}: {value}" for name, value in said.items()]
     assert [title for title in titles if title] == (expected if has_biases else [expected[0], expected[3]])
     assert "in 10 steps: factors from" in picture.alt
-    assert "to 6" in picture.alt
+    assert "to 4" in picture.alt
     lines = figures[0].axes[0].lines
     assert any(len(line.get_xdata()) == 10 for line in lines)
 

@@ -89,6 +89,15 @@ def test_nothing_new_is_nothing_to_compare_on(all_ratings):
     assert found.n_new == 0
 
 
+def test_a_few_ratings_are_not_enough_to_judge_by(all_ratings):
+    latest = np.arange(len(all_ratings) - 25, len(all_ratings))
+    before = all_ratings.take(np.arange(len(all_ratings) - 25))
+    old = ALS(n_factors=2, regularization=0.1, seed=3, threads=1).fit(before)
+    found = retrain(old, stored(all_ratings, new=latest))
+    assert (found.n_new, found.n_test, found.comparison) == (25, 5, None)
+    assert len(found.recommender.ratings_) == len(all_ratings)
+
+
 def test_a_model_of_choices_is_compared_by_its_lists(all_ratings):
     new = np.arange(0, len(all_ratings), 5)
     before = all_ratings.take(np.setdiff1d(np.arange(len(all_ratings)), new))
@@ -164,7 +173,7 @@ def test_what_was_chosen_stays_chosen():
 
 def test_a_model_can_be_chosen_again():
     frame = plays()
-    old = Popular(seed=3, threads=1).fit(as_counts(frame[:-100]))
+    old = Popular(seed=3, threads=1).fit(as_counts(frame[:-200]))
     found = retrain(old, as_stored(frame), choose_again=True)
     assert found.recommender.choice_["model"] != "popular"
     assert found.recommender.seed_ == 3

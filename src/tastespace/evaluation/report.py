@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Literal
 
 import polars as pl
@@ -140,9 +141,23 @@ class Report:
         tables += [] if self.reliability is None else [self.reliability.table()]
         return tables + ([] if self.calibration is None else self.calibration.tables(empty=empty))
 
+    def summary(self, baselines: Mapping[str, Report] | None = None) -> tuple[str, ...]:
+        """Five sentences: is it good, for whom not, are its intervals right, are its lists good, and what to do next.
+
+        `baselines` are reports on the same test ratings to compare with, by name, such as that of `Popular`.
+        """
+        from tastespace.evaluation.summary import summarize  # which compares reports
+
+        return summarize(self, baselines)
+
     def table(self) -> str:
         """The whole report as text."""
-        return "\n\n".join([str(self), *(str(table) for table in self.tables())])
+        return "\n\n".join(["\n".join(self.summary()), str(self), *(str(table) for table in self.tables())])
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.summary())
+        tables = "\n".join(table.to_html() for table in self.tables(empty=False))
+        return f"<ul>{lines}</ul><p>{escape(str(self))}</p><details><summary>All measures</summary>{tables}</details>"
 
     def __str__(self) -> str:
         figures = ", ".join(f"{display_name(name)} {figure(self[name])}" for name in self.headline)

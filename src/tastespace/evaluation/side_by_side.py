@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
@@ -13,7 +14,7 @@ from tastespace.evaluation.groups import groups_table
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import UNDEFINED, display_name, figure
 from tastespace.models import Recommender
-from tastespace.models.baselines.baselines import Popular
+from tastespace.models.baselines.baselines import DampedBias, Popular
 from tastespace.progress import Observer, silent
 from tastespace.tables import TextTable
 
@@ -50,6 +51,22 @@ def evaluate_popular(
             seed=seed,
             observer=observer,
         )
+
+
+def evaluate_averages(
+    recommender: Recommender, test: Ratings | Split, report: Report, *, seed: int = 0, observer: Observer = silent
+) -> Report | None:
+    """Measure the averages of users and items (`DampedBias`), which predictions should beat.
+
+    Returns None for that model itself, and where the report has no errors of predictions.
+    """
+    if not report.rating or isinstance(recommender, DampedBias) or not len(recommender.ratings_):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        averages = DampedBias().fit(recommender.ratings_)
+        options: dict[str, Any] = {"ranking": False, "groups": False, "calibration": False, "bootstrap": 0}
+        return evaluate(averages, test, **options, seed=seed, observer=observer)
 
 
 def lists_table(

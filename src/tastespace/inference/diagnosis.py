@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 import polars as pl
 
 from tastespace.errors import InvalidParameterError
+from tastespace.tables import TextTable
 from tastespace.inference.transition import NOISE
 
 # A half-chain at this limit has 2.3 effective draws: it has hardly moved, and it is unknown whether it is stuck or
@@ -42,6 +44,7 @@ MIN_FOR_RHAT = 4  # two in each half
 MEDIAN, WORST = "predictions, median", "predictions, worst"
 FINE, FEW, NOT_CONVERGED = "fine", "few effective draws", "not converged"
 CONSTANT, TOO_FEW, NOT_FINITE = "constant", "too few draws", "not finite"
+WORDS = {FEW: "rough", NOT_CONVERGED: "drifting"}  # verdicts on quantities that predictions need not wait for
 _FIGURES = ("yardstick", "held_out_rmse", "wanted_error", "acceptance", "energy_error")
 _HEAD = ("quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "verdict")
 
@@ -131,18 +134,43 @@ class Diagnosis:
             "warning": self.trouble,
         }
 
-    def table(self) -> str:
-        """The rows as text."""
-        lines = [_HEAD, *(_cells(row) for row in self.rows)]
-        first, *others, _ = (max(map(len, column)) for column in zip(*lines, strict=True))
-        return "\n".join(
-            "  ".join([name.ljust(first), *map(str.rjust, figures, others), verdict])
-            for name, *figures, verdict in lines
+    def table(self) -> TextTable:
+        """What hyper-parameters and other quantities do; predictions need not wait for them."""
+        rows = tuple(_cells(row) for row in self.rows if row.quantity not in (MEDIAN, WORST))
+        drifting = any(row.verdict in (FEW, NOT_CONVERGED) for row in self.rows if row.quantity not in (MEDIAN, WORST))
+        note = (
+            "drifting, rough: do not read much into these values. Predictions may be exact all the same, see above; the "
+            "usual limits for reading off parameters are R-hat 1.01 and 400 effective draws"
         )
+        return TextTable("What hyper-parameters do", _HEAD, rows, note if drifting else "")
+
+    def predictions_table(self) -> TextTable | None:
+        """What predictions need, and what was found; None if no predictions were watched."""
+        if self.pairs is None:
+            return None
+        pairs, n = self.pairs, self.draws * self.chains
+        least = max(MIN_DRAWS, MIN_DRAWS_A_CHAIN * self.chains)
+        rows = [("draws of all chains", f"{n:,}", f"at least {least}", _yes(n >= least))]
+        if pairs.below_ess is not None:
+            enough = pairs.above_rhat <= MAX_SHARE
+            share = f"pairs with R-hat above {MAX_RHAT:g}"
+            rows.append((share, f"{100 * pairs.above_rhat:.0f} %", f"at most {100 * MAX_SHARE:.0f} %", _yes(enough)))
+        for name, error, limit in (
+            ("Monte Carlo error", pairs.relative_error, MAX_ERROR),
+            ("the same, of nine pairs in ten", pairs.error_of_most, self.wanted_error),
+        ):
+            if error is not None and limit is not None:
+                rows.append((f"{name} / {self.unit}", f"{error:.3f}", f"at most {limit:g}", _yes(error <= limit)))
+        title = f"What predictions need, by {pairs.n} watched pairs"
+        return TextTable(title, ("", "found", "needed", "reached"), tuple(rows))
 
     def meaning(self) -> str:
         """The conclusion in words."""
-        sentences = [] if self.pairs is None else [self._about_predictions(self.pairs)]
+        watched = [] if self.pairs is None else [self._about_predictions(self.pairs)]
+        return "\n".join([*watched, *self._conclusions()])
+
+    def _conclusions(self) -> list[str]:
+        sentences = []
         if self.pairs is not None and self.wanted_error is not None and self.pairs.error_of_most is not None:
             sentences.append(
                 f"Draws were taken until nine of ten had an error of at most {self.wanted_error:g} times the "
@@ -156,11 +184,9 @@ class Diagnosis:
             sentences.append(f"{self.acceptance:.0%} of the moves were accepted{missed}.")
         if self.trouble is not None:
             sentences.append(f"Not good enough: {self.trouble}.")
-        elif any(row.verdict in (FEW, NOT_CONVERGED) for row in self.rows if row.quantity not in (MEDIAN, WORST)):
-            sentences.append("Good enough for predictions; do not read much into the quantities that are not fine.")
         else:
-            sentences.append("Good enough.")
-        return "\n".join(sentences)
+            sentences.append("Good enough for predictions.")
+        return sentences
 
     def _about_predictions(self, pairs: Pairs) -> str:
         if pairs.below_ess is None:
@@ -177,7 +203,15 @@ class Diagnosis:
         )
 
     def __str__(self) -> str:
-        return f"{self.schedule()}\n\n{self.table()}\n\n{self.meaning()}"
+        of_predictions = self.predictions_table()
+        parts = [self.schedule(), *([] if of_predictions is None else [str(of_predictions)])]
+        return "\n\n".join([*parts, "\n".join(self._conclusions()), str(self.table())])
+
+    def _repr_html_(self) -> str:
+        of_predictions = self.predictions_table()
+        tables = [*([] if of_predictions is None else [of_predictions]), self.table()]
+        words = " ".join([f"{self.schedule()}.", *self._conclusions()])
+        return f"<p>{escape(words)}</p>" + "".join(map(TextTable.to_html, tables))
 
     @property
     def unit(self) -> str:
@@ -198,4 +232,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
     of_mean = ",.4g" if row.mean is not None and abs(row.mean) < 1e4 else ",.0f"
     values = (row.mean, row.sd, row.rhat, row.ess_bulk, row.ess_tail, row.mcse)
-    return row.quantity, *map(cell, values, (of_mean, ".3g", ".2f", ",.0f", ",.0f", ".2g")), row.verdict
+    return row.quantity, *map(cell, values, (of_mean, ".3g", ".2f", ",.0f", ",.0f", ".2g")), WORDS.get(row.verdict, row.verdict)
+
+
+def _yes(is_reached: bool) -> str:
+    return "yes" if is_reached else "no"

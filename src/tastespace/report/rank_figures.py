@@ -96,34 +96,24 @@ def _ticks(ranks: Sequence[int]) -> list[int]:
     return list(range(low, high + 1, step))
 
 
-NAMES = ("factors", "user bias", "item bias", "noise")
-
-
 def write_learning(learning: Learning, folder: str | Path) -> list[Path]:
     """Write learning.svg to a folder; returns its path. Needs the extra `plot`."""
     return plot.write_pictures(plot.prepare_folder(folder), [learning_picture(learning)])
 
 
 def learning_picture(learning: Learning) -> Picture:
-    """One panel per precision, on a logarithmic scale; that of the factors is the root of users' times items'."""
-    final = _shown(learning.precisions.array()[None])
-    series = {name: values for name, values in _shown(learning.path).items() if final[name][0] > 0}
+    """One panel per strength, on a logarithmic scale: the rows of `Learning.table`."""
+    final, series = learning.final(), learning.series()
     figure, panels = plot.panel_grid(len(series))
     steps = np.arange(1, len(learning.path) + 1)
     for axes, (name, values) in zip(panels, series.items(), strict=True):
-        axes.axhline(final[name][0], color=PALE, linewidth=1.2, linestyle="--")
+        axes.axhline(final[name], color=PALE, linewidth=1.2, linestyle="--")
         axes.plot(steps, values, color=ACCENT, linewidth=1.4)
         axes.set_yscale("log")
-        plot.set_title(axes, f"{name}: {final[name][0]:.3g}", 10, x="step (dashed: what was learned)")
-    title = "How the precisions were learned"
-    said = ", ".join(f"{name} from {values[0]:.3g} to {final[name][0]:.3g}" for name, values in series.items())
-    return Picture.of(figure, "learning", title, f", in {len(steps)} steps: {said}.")
-
-
-def _shown(path: DoubleArray) -> dict[str, DoubleArray]:
-    """Series by name: only the product of users' and items' precision is identified."""
-    columns = (np.sqrt(path[:, 0] * path[:, 1]), path[:, 2], path[:, 3], path[:, 4])
-    return dict(zip(NAMES, columns, strict=True))
+        plot.set_title(axes, f"{name}: {final[name]:.3g}", 10, x="step (dashed: what was learned)")
+    title = "How the regularization was learned"
+    said = ", ".join(f"{name} from {values[0]:.3g} to {final[name]:.3g}" for name, values in series.items())
+    return Picture.of(figure, "learning", title, f", as strengths of ALS, in {len(steps)} steps: {said}.")
 
 
 MAX_NAMED = 11  # levels that are all labelled below the axis

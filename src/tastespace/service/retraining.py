@@ -1,8 +1,9 @@
 """A new model from the ratings of the database, which starts from the old one and must not be worse.
 
-The latest of the ratings that are new to the old model are held out. Both models predict them from the earlier ratings
-of the same users. Then a model is fitted on all ratings; that one is published. Its parameters are those of the old
-one, among them what was found when that was chosen; or a model is chosen again, on ratings that are not held out.
+The latest of the ratings that are new to the old model are held out, where there are enough of them to judge by. Both
+models predict them from the earlier ratings of the same users. Then a model is fitted on all ratings; that one is
+published. Its parameters are those of the old one, among them what was found when that was chosen; or a model is chosen
+again, on ratings that are not held out.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tastespace.service.catalogue import StoredItem, catalogued
 
 SHARE = 0.2  # of the ratings that the old model has not seen, the latest
 TOLERANCE = 0.005  # how much worse the new model may be, as a share of the old one's metric
+MIN_TEST = 30  # held-out ratings: fewer say nothing about a model, whatever the difference
 MAX_P_VALUE = 0.1  # of a difference that counts
 SMALLER_IS_BETTER = ("rmse", "log_loss")
 
@@ -60,10 +62,11 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Retraining:
-    """The new model, and its comparison with the old one; None if nothing could be held out."""
+    """The new model, and its comparison with the old one; None if fewer than `MIN_TEST` ratings could be held out."""
 
     recommender: Recommender
     comparison: Comparison | None
+    n_test: int  # ratings that could be held out
     n_new: int  # ratings that the old model has not seen
     n_gone: int  # ratings of the old model that are not in the database any more
 
@@ -110,7 +113,7 @@ def retrain(
     plan = Plan.like(old)
     if choose_again:
         plan = Plan.of(choose(train, budget=budget, seed=old.seed_, threads=old.threads, observer=observer))
-    if len(test):
+    if len(test) >= MIN_TEST:
         begin = plan.fit(train, begin, observer)
         comparison = _compare(old, begin, Split(begin.ratings_, ratings.take(test)), observer)
         if comparison.is_worse(tolerance) and not force:
@@ -119,7 +122,7 @@ def retrain(
     if old.index_ is not None and final.posterior_.item_vectors is not None:
         target = old.index_.target.to_dict()
         final.index_ = tune_index(final, **target, seconds=index_seconds, observer=observer)
-    return Retraining(final, comparison, int(is_new.sum()), n_gone)
+    return Retraining(final, comparison, len(test), int(is_new.sum()), n_gone)
 
 
 def convert(stored: pl.DataFrame, old: Recommender, items: Sequence[StoredItem] = ()) -> Ratings:

@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from tastespace.data.ratings import Ratings
-from tastespace.errors import InvalidParameterError, TastespaceError
+from tastespace.errors import DataError, InvalidParameterError, TastespaceError
 from tastespace.progress import Observer, Progress, silent
 
 metadata = MetaData()
@@ -197,9 +197,9 @@ class Trial:
 
 
 class Store:
-    """The ratings database."""
+    """The ratings database; a file that is not there is made, unless `create` is False."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         try:
             parsed = sa.make_url(url)
             name = parsed.get_backend_name()
@@ -213,6 +213,10 @@ class Store:
         options: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}  # Errors are logged, ratings are not.
         if self._is_sqlite:
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+            if parsed.database and not create and not Path(parsed.database).is_file():
+                raise DataError(
+                    f"there is no database {parsed.database}", expected="the URL of a database that a service has made"
+                )
             if parsed.database:
                 _make_private(Path(parsed.database))
         else:

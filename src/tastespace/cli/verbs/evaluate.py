@@ -20,13 +20,16 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.side_by_side import evaluate_popular, found_table, lists_table
+from tastespace.evaluation.side_by_side import evaluate_averages, evaluate_popular, found_table, lists_table
 from tastespace.evaluation.significance import POPULAR, RESAMPLES, Verdict, compare_reports, find_best
+from tastespace.evaluation.summary import summarize
 from tastespace.models import Recommender
 from tastespace.models.baselines.baselines import Popular
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.report.plotting import prepare_folder
 from tastespace.version import __version__
+
+AVERAGES = "averages of users and items"
 
 
 @reads("user", "item", "rating", "separator", "header", "kind")
@@ -71,8 +74,12 @@ def evaluate(
             )
         split = Split(loaded[0].ratings_, tested, since)
         beside = reports | _popular(recommenders, reports, split, **how, observer=observer)
+        baselines = {POPULAR: popular for popular in list(beside.values())[len(reports) :]}
+        averages = evaluate_averages(loaded[0], split, next(iter(reports.values())), seed=seed, observer=observer)
+        baselines |= {} if averages is None else {AVERAGES: averages}
     later = _later_share(loaded[0].ratings_, tested)
     first, *others = reports.values()
+    summary = summarize(first, baselines, seed=seed)
     verdicts = find_best(beside, resamples=bootstrap, seed=seed)
     comparisons = compare_reports(first, others[0], seed=seed) if others else None
     page = None
@@ -80,7 +87,7 @@ def evaluate(
         notes = _notes(paths, {"test file": test, "history": history}, seed, bootstrap)
         page = write_evaluation(beside, figures, comparisons=comparisons, notes=notes, verdicts=verdicts)
     if json:
-        content = first.to_dict()
+        content = first.to_dict() | {"summary": list(summary)}
         if comparisons is not None:
             content |= {"against": others[0].to_dict(), "comparison": comparisons.to_dict()}
         for popular in list(beside.values())[len(reports) :]:
@@ -89,6 +96,7 @@ def evaluate(
         content |= {"verdicts": [verdict.to_dict() for verdict in verdicts], "later_share": later}
         console.print_json(content if page is None else content | {"figures": str(page)})
         return
+    console.print_line(*summary, "")
     _show_first_lines(reports, recommenders)
     console.print_line(*_told_of_time(later))
     if comparisons is not None:

@@ -132,7 +132,7 @@ def retrain(
         raise MissingExtraError("retraining from a database", "serve") from error
     artifact.check_writable(out)
     old = artifact.load(model).set_params(threads=threads)
-    with closing(Store(database)) as store:
+    with closing(Store(database, create=False)) as store:
         if when_needed:
             activation = store.activation()
             health = None if activation is None else health_of(Records(store), activation.version)
@@ -164,13 +164,17 @@ def retrain(
         "out": str(out),
         "ratings": n,
         "new": found.n_new,
+        "held_out": found.n_test,
         "gone": found.n_gone,
         "comparison": None if comparison is None else asdict(comparison),
         "model": MODELS.name_of(type(found.recommender)),
         "choice": found.recommender.choice_,
         "seconds": round(seconds, 3),
     }
-    compared = "there were no new ratings to compare the two models on"
+    compared = (
+        f"of {found.n_new:,} new ratings, {found.n_test:,} with a time could be held out: too few to compare the two "
+        f"models on (at least {retraining.MIN_TEST} expected)"
+    )
     if comparison is not None:
         compared = (
             f"{comparison.measure} on the latest {comparison.n_test:,} ratings: {comparison.new:.4f}, the old model "

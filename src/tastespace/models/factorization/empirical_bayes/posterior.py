@@ -27,6 +27,7 @@ from tastespace.models.factorization.empirical_bayes.sweep import Precisions
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.likelihoods.base import Arrays, Folded, ServedLikelihood, fold_in_normal
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
+from tastespace.tables import TextTable
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -44,9 +45,28 @@ class Learning:
         """The learned precisions as strengths of ALS."""
         return self.precisions.strengths
 
+    def series(self) -> dict[str, DoubleArray]:
+        """Strengths of ALS by name, step by step, and the noise sd; those of biases are left out if there are none.
+
+        Only the product of the users' and the items' strength is identified: "factors" is its root.
+        """
+        final = self.final()
+        return {name: values for name, values in _strengths(self.path).items() if name in final}
+
+    def final(self) -> dict[str, float]:
+        """What was learned, under the same names."""
+        found = _strengths(self.precisions.array()[None])
+        return {name: float(values[0]) for name, values in found.items() if values[0] > 0}
+
+    def table(self) -> TextTable:
+        """Each strength of ALS at the first step, and as learned."""
+        final = self.final()
+        rows = [(name, f"{values[0]:.3g}", f"{final[name]:.3g}") for name, values in self.series().items()]
+        title = f"Regularization as strengths of ALS, learned in {len(self.path)} steps"
+        return TextTable(title, ("", "first step", "learned"), tuple(rows))
+
     def __str__(self) -> str:
-        said = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in asdict(self.strengths).items())
-        return f"regularization learned in {len(self.path)} steps, as strengths of ALS: {said}"
+        return str(self.table())
 
     def to_dict(self) -> dict[str, Any]:
         """Content for JSON: the number of steps, the precisions, and the same as strengths of ALS."""
@@ -58,6 +78,13 @@ class Learning:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Learning:
         return cls(arrays[PATH], Precisions(*(float(value) for value in arrays[LEARNED])))
+
+
+def _strengths(path: DoubleArray) -> dict[str, DoubleArray]:
+    """Precisions step by step as strengths of ALS, and the noise sd."""
+    blocks, noise_sd = path[:, :4] / path[:, 4:], 1 / np.sqrt(path[:, 4])
+    factors = np.sqrt(blocks[:, 0] * blocks[:, 1])
+    return {"factors": factors, "user bias": blocks[:, 2], "item bias": blocks[:, 3], "noise sd": noise_sd}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
