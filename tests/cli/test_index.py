@@ -55,12 +55,12 @@ def always_an_index(monkeypatch):
 
 
 def test_the_index_is_chosen_shown_and_kept(folder, always_an_index):
-    shown = run(folder, "--accuracy", "0.9", "--seconds", "20", "--structures", "inverted-file").stdout
+    shown = run(folder, "--accuracy", "0.9", "--seconds", "20", "--structures", "inverted-file,exact-scan").stdout
     lines = shown.splitlines()
     assert lines[0].split() == [
-        *("structure", "accuracy", "acceptance", "worst", "µs", "x", "numpy", "x", "exact", "MB", "build", "s")
+        *("strategy", "details", "accuracy", "acceptance", "worst", "µs", "x", "numpy", "x", "exact", "MB", "build", "s")
     ]
-    assert any(line.startswith("*  chosen: inverted file of") for line in lines)
+    assert any(line.split()[:6] == ["*", "inverted", "file", "inverted", "file", "of"] for line in lines)
     assert any("scan of all items" in line for line in lines)
     assert "the fastest that reached accuracy 0.9. It finds " in shown
     assert "200.0 times as fast as numpy's scan; the exact scan takes 1,000 µs, 2.0 times as fast as numpy's" in shown
@@ -185,7 +185,7 @@ def test_a_figure_that_cannot_be_written_is_refused_before_the_work(folder, tmp_
         (("--latency-ms", "-1"), "latency_ms is -1.0; expected a number above 0"),
         (("--seconds", "0"), "seconds is 0.0; expected a number above 0"),
         (("-k", "0"), "k is 0; expected a whole number of at least 1"),
-        (("--structures", "inverted-file,bogus"), "there is no structure 'bogus' to try; expected some of exact"),
+        (("--structures", "inverted-file,bogus"), "there is no structure 'bogus' to try; expected some of exact-scan"),
         (("--acceptance", "0.9", "-k", "200"), "k is 200, and acceptance asks for the true best 100 only"),
         (("--seed", "-1"), "seed is -1; expected"),
         (("--threads", "0"), "threads is 0; expected"),

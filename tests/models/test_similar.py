@@ -10,10 +10,12 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, DampedBias, GlobalMean, ItemKNN, Joint, Popular, Ratings, UserKNN
+from tastespace import ALS, BPMF, DampedBias, GlobalMean, ItemKNN, Joint, Popular, Ratings, UserKNN
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, UnknownIdError
 from tastespace.models.base.similarity import directions
+from tastespace.models.base.top_n import Prepared
 from tastespace.models.baselines.baselines import BiasBelief, BiasPosterior
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -283,3 +285,17 @@ def test_models_that_compare_in_a_way_of_their_own(monkeypatch):
     # All are asked about at once; the best is 9, and then what is far from what is chosen.
     diverse = fitted.recommend(["x", "y"], 3, diversity=1.0, exclude=None)
     assert diverse.item_rows.tolist() == [[9, 0, 5], [9, 0, 5]]
+
+
+def test_similar_users_are_those_of_all_draws(monkeypatch):
+    """Many users are folded in by the draws that are compared alone, which changes nothing."""
+    ratings = tastes(60, 40, rng=generator(4))[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = BPMF(n_factors=2, warmup=5, draws=20, seed=0).fit(ratings)
+    monkeypatch.setattr(type(model.posterior_), "people_at_once", 8)
+    few = model.similar_users(ratings.users.ids, 5)
+    monkeypatch.setattr(ItemDraws, "thinned", lambda self, places: None)
+    model._prepared = Prepared(model.posterior_, ratings)  # nothing that was computed before
+    all_of_them = model.similar_users(ratings.users.ids, 5)
+    assert few.to_polars().equals(all_of_them.to_polars())

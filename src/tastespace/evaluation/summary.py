@@ -38,7 +38,8 @@ def summarize(
     if made is not None and made.users:
         ndcg = f"ndcg@{made.middle}"
         found = report.ranking.get(f"recall@{made.middle}")
-        holds = "" if found is None else f"; lists of {made.middle} hold {_percent(found)} of what users were looking for"
+        sought = "what users were looking for"
+        holds = "" if found is None else f"; lists of {made.middle} hold {_percent(found)} of {sought}"
         against = _against(report, others, ndcg, resamples, seed)
         lists = f"Lists: {display_name(ndcg)} {figure(report[ndcg])}{against}{holds}."
     return predictions, _weak_spot(report, error), _intervals(report), lists, _next_step(report, others)
@@ -141,7 +142,7 @@ def _next_step(report: Report, others: Mapping[str, Report]) -> str:
         step = "most test ratings are of new users or items: give a history, or describe items by features"
     elif ndcg in report.ranking and report[ndcg] < popular:
         step = "for lists use the default model (fit without --model), which is chosen by its lists"
-    elif any(report[name] > other.rating.get(name, inf) for name in ERRORS if name in report.rating for other in others.values()):
+    elif any(report.rating.get(name, -inf) > each.rating.get(name, inf) for name in ERRORS for each in others.values()):
         step = "tastespace compare fits all models that suit the ratings"
     elif "too narrow" in _intervals(report):
         step = "check the chains with tastespace diagnose; test ratings later than training ones scatter more"

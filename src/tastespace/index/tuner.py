@@ -90,10 +90,11 @@ def tune(
         accuracy = ACCURACY
     target = Target(accuracy, acceptance, latency_ms, k, n_th)
     _check(target, seconds, len(vectors))
-    known = [EXACT, *GRIDS, REDUCED]
+    structures = None if structures is None else [_structure(name) for name in structures]
     for name in structures or ():
-        if name not in known:
-            raise InvalidParameterError(f"there is no structure {name!r} to try; expected some of {', '.join(known)}")
+        if name not in STRATEGIES:
+            known = ", ".join(words.replace(" ", "-") for words in STRATEGIES.values())
+            raise InvalidParameterError(f"there is no structure {name!r} to try; expected some of {known}")
     vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
@@ -322,6 +323,27 @@ def _is_number(value: Any) -> bool:
 
 
 EXACT, REDUCED = "exact", "reduced"
+# What people read and may type, with a hyphen, in place of the names that artifacts hold.
+STRATEGIES = {
+    EXACT: "exact scan",
+    "inverted-file": "inverted file",
+    "kmeans-tree": "kmeans tree",
+    "kd-forest": "kd forest",
+    "graph": "neighbor graph",
+    REDUCED: "reduced vectors",
+}
+
+
+def strategy(structure: str) -> str:
+    """The name of a structure for people: "neighbor graph", "kmeans tree, reduced vectors"."""
+    return ", ".join(STRATEGIES.get(part, part) for part in reversed(structure.split()))
+
+
+def _structure(name: str) -> str:
+    """The structure of a name for people; other names stay."""
+    return {words.replace(" ", "-"): structure for structure, words in STRATEGIES.items()}.get(name, name)
+
+
 WIDE = 32  # coordinates: longer vectors are reduced
 # The number of coordinates, and the number of candidates, times k, that are reordered by full vectors.
 REDUCTIONS = ((20, 2), (20, 5), (32, 2), (32, 5), (12, 10), (48, 10))

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from tastespace.errors import InvalidParameterError
-from tastespace.tables import TextTable
 from tastespace.inference.transition import NOISE
+from tastespace.tables import TextTable
 
 # A half-chain at this limit has 2.3 effective draws: it has hardly moved, and it is unknown whether it is stuck or
 # slow. The usual 1.01 or 1.05 needs 100 or 10 in each half, many hundreds of draws in all, while a recommender keeps 50
@@ -139,8 +139,8 @@ class Diagnosis:
         rows = tuple(_cells(row) for row in self.rows if row.quantity not in (MEDIAN, WORST))
         drifting = any(row.verdict in (FEW, NOT_CONVERGED) for row in self.rows if row.quantity not in (MEDIAN, WORST))
         note = (
-            "drifting, rough: do not read much into these values. Predictions may be exact all the same, see above; the "
-            "usual limits for reading off parameters are R-hat 1.01 and 400 effective draws"
+            "drifting, rough: do not read much into these values; predictions may be exact all the same, see above. "
+            "The usual limits for reading off parameters are R-hat 1.01 and 400 effective draws"
         )
         return TextTable("What hyper-parameters do", _HEAD, rows, note if drifting else "")
 
@@ -232,7 +232,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
     of_mean = ",.4g" if row.mean is not None and abs(row.mean) < 1e4 else ",.0f"
     values = (row.mean, row.sd, row.rhat, row.ess_bulk, row.ess_tail, row.mcse)
-    return row.quantity, *map(cell, values, (of_mean, ".3g", ".2f", ",.0f", ",.0f", ".2g")), WORDS.get(row.verdict, row.verdict)
+    figures = map(cell, values, (of_mean, ".3g", ".2f", ",.0f", ",.0f", ".2g"))
+    return row.quantity, *figures, WORDS.get(row.verdict, row.verdict)
 
 
 def _yes(is_reached: bool) -> str:

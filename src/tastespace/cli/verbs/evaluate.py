@@ -74,7 +74,7 @@ def evaluate(
             )
         split = Split(loaded[0].ratings_, tested, since)
         beside = reports | _popular(recommenders, reports, split, **how, observer=observer)
-        baselines = {POPULAR: popular for popular in list(beside.values())[len(reports) :]}
+        baselines = dict(zip((POPULAR,), list(beside.values())[len(reports) :], strict=False))
         averages = evaluate_averages(loaded[0], split, next(iter(reports.values())), seed=seed, observer=observer)
         baselines |= {} if averages is None else {AVERAGES: averages}
     later = _later_share(loaded[0].ratings_, tested)

@@ -12,7 +12,7 @@ from tastespace.cli import console
 from tastespace.cli.options import Json, Model, Threads
 from tastespace.evaluation.retrieval import tune_index
 from tastespace.index.trials import BASELINE, N_TH, Trial
-from tastespace.index.tuner import EXACT, NOT_WORTH_IT, Tuned
+from tastespace.index.tuner import EXACT, NOT_WORTH_IT, Tuned, strategy
 from tastespace.report.plotting import check_figure
 from tastespace.report.retrieval_figures import write_retrieval
 
@@ -99,12 +99,13 @@ def index(
 
 def _print_trials(tuned: Tuned) -> None:
     """The best trial of each structure, and the chosen one as measured on the held-out queries."""
-    trials = [("", trial.description, trial) for trial in _best_of_each(tuned)]
+    trials = [("", trial) for trial in _best_of_each(tuned)]
     rows = [
-        [mark, name, *(text.format(**vars(trial), megabytes=trial.n_bytes / 1e6) for text in FIGURES.values())]
-        for mark, name, trial in [*trials, ("*", f"chosen: {tuned.chosen.description}", tuned.chosen)]
+        [mark, strategy(trial.structure), trial.description]
+        + [text.format(**vars(trial), megabytes=trial.n_bytes / 1e6) for text in FIGURES.values()]
+        for mark, trial in [*trials, ("*", tuned.chosen)]
     ]
-    console.print_rows(["", "structure", *FIGURES], rows, numbers=FIGURES)
+    console.print_rows(["", "strategy", "details", *FIGURES], rows, numbers=FIGURES)
 
 
 def _best_of_each(tuned: Tuned) -> list[Trial]:
@@ -137,8 +138,8 @@ def _sentences(tuned: Tuned) -> list[str]:
         )
     else:
         outcome = (
-            f"chosen: {chosen.description}, the fastest that reached {target}. It {found}, {chosen.speedup:.1f} times "
-            f"as fast as numpy's scan; {scan}."
+            f"chosen: the {strategy(chosen.structure)} ({chosen.description}), the fastest that reached {target}. It "
+            f"{found}, {chosen.speedup:.1f} times as fast as numpy's scan; {scan}."
         )
     measured = (
         f"* on {tuned.n_held_out:,} held-out queries; the others on {tuned.n_choosing:,} used for choosing. worst: "

@@ -71,6 +71,10 @@ class Populations:
         bias_precision = 1 / max(float(bias.var()), 1e-12) if has_biases else 0.0
         return cls(mean[None], np.linalg.inv(covariance)[None], np.array([bias.mean()]), np.array([bias_precision]))
 
+    def take(self, draws: IntArray) -> Populations:
+        """Those of some draws."""
+        return Populations(*(contiguous(getattr(self, part.name)[draws], np.float64) for part in fields(self)))
+
     def mean_row(self, draw: int, has_biases: bool) -> FloatArray:
         """The expected row of a draw: factors and, last, the bias."""
         mean = self.means[draw]
@@ -253,6 +257,14 @@ class ItemDraws:
             return self
         shifts = self.user_features.shifts(attributes, history)
         return replace(self, user_means=self.mean_user + shifts)
+
+    def thinned(self, places: IntArray) -> ItemDraws | None:
+        """Only these draws, in which users are the same as in all; None if the likelihood keeps more of each draw."""
+        if self.noise or self.user_features is not None:
+            return None
+        populations = {side: getattr(self, side).take(places) for side in ("users", "new_items")}
+        items = contiguous(self.items[:, places], np.float32)
+        return replace(self, items=items, alpha=contiguous(self.alpha[places], np.float64), **populations)
 
     @cached_property
     def mean_user(self) -> FloatMatrix:

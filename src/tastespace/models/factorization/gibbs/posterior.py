@@ -446,10 +446,15 @@ class DrawsBelief(base.Belief):
     def embeddings(self) -> FloatMatrix:
         draws, places, block = self.posterior.draws, self.posterior.places, self.block
         found = np.empty((len(self), len(places), draws.n_factors), np.float32)
+        # Of many users only what is needed: these draws are a few of all.
+        few = draws.thinned(places) if len(self) > block else None
         for first in range(0, len(self), block):
             last = min(first + block, len(self))
-            means = self.means(first, last)[0][:, places, : draws.n_factors]
-            found[first:last] = _seen_by(means, draws.new_items, places)
+            if few is None:
+                means = self.means(first, last)[0][:, places]
+            else:
+                means = few.likelihood.fold_in(few, _part(self.ratings, first, last), None, self.threads).means
+            found[first:last] = _seen_by(means[:, :, : draws.n_factors], draws.new_items, places)
         return found.reshape(len(self), len(places) * draws.n_factors)
 
     # Information in future and past ratings
