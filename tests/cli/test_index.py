@@ -58,7 +58,21 @@ def test_the_index_is_chosen_shown_and_kept(folder, always_an_index):
     shown = run(folder, "--accuracy", "0.9", "--seconds", "20", "--structures", "inverted-file,exact-scan").stdout
     lines = shown.splitlines()
     assert lines[0].split() == [
-        *("strategy", "details", "accuracy", "acceptance", "worst", "µs", "x", "numpy", "x", "exact", "MB", "build", "s")
+        *(
+            "strategy",
+            "details",
+            "accuracy",
+            "acceptance",
+            "worst",
+            "µs",
+            "x",
+            "numpy",
+            "x",
+            "exact",
+            "MB",
+            "build",
+            "s",
+        )
     ]
     assert any(line.split()[:6] == ["*", "inverted", "file", "inverted", "file", "of"] for line in lines)
     assert any("scan of all items" in line for line in lines)
