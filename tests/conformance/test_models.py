@@ -15,6 +15,7 @@ from tastespace.models import (
     MODELS,
     PMF,
     VB,
+    AutoRec,
     Blend,
     ContentProfile,
     DampedBias,
@@ -441,6 +442,20 @@ class TestProbitBPMFOfChoices(OneClassConformance):
             likelihood=Probit(negatives="popularity", n_negatives=4),
             **parameters,
         )
+
+
+@pytest.mark.deep
+class TestAutoRec(RecommenderConformance):
+    def make(self, **parameters):
+        return AutoRec(n_hidden=12, regularization=1.0, iterations=60, **parameters)
+
+
+@pytest.mark.deep
+class TestUserAutoRec(RecommenderConformance):
+    keeps_users = explanations_add_up = False
+
+    def make(self, **parameters):
+        return AutoRec(side="users", n_hidden=12, regularization=1.0, iterations=60, ensemble=2, **parameters)
 
 
 def test_every_model_is_here():

@@ -490,7 +490,7 @@ def test_a_prediction_in_parts_is_refused(small):
 
     class Half(Oracle):
         def predict(self, *args, **options):
-            return replace(super().predict(*args, **options), belief_sd=None)
+            return replace(super().predict(*args, **options), rating_sd=None)
 
-    with pytest.raises(InvalidParameterError, match="has only some of rating, belief_sd and rating_sd"):
+    with pytest.raises(InvalidParameterError, match="has only one of rating and rating_sd"):
         evaluate(Half().fit(split.train), split)

@@ -40,11 +40,11 @@ class Outcomes:
     @classmethod
     def of(cls, prediction: Prediction, true: FloatArray, noise: DoubleArray) -> Outcomes:
         """`noise` are uniform random numbers that randomize the PIT on levels."""
-        rating, belief_sd, rating_sd = prediction.rating, prediction.belief_sd, prediction.rating_sd
-        if rating is None or belief_sd is None or rating_sd is None:
-            raise InvalidParameterError(
-                "a prediction has only some of rating, belief_sd and rating_sd; expected all or none of them"
-            )
+        rating, rating_sd = prediction.rating, prediction.rating_sd
+        if rating is None or rating_sd is None:
+            raise InvalidParameterError("a prediction has only one of rating and rating_sd; expected both or neither")
+        # Points with calibrated intervals are ordered by these.
+        belief_sd = rating_sd if prediction.belief_sd is None else prediction.belief_sd
         low, high = rating.cdf_steps(true)
         lows = prediction.quantiles(*((1 - coverage) / 2 for coverage in COVERAGES))
         highs = prediction.quantiles(*((1 + coverage) / 2 for coverage in COVERAGES))
@@ -112,8 +112,8 @@ class Calibration(ShownAsText):
 
     `calibration["coverage_90"]` is a measure. `intervals` has 95 % confidence intervals by the same names, `groups` the
     measures of "users" and of "items" by their number of training ratings. `confidence` are tenths of the test ratings
-    by `belief_sd`, the most certain first: the `rmse` of each, the `rmse_so_far` of these and all before, and the
-    root mean square of both sds.
+    by `belief_sd` (`rating_sd` for a model without), the most certain first: the `rmse` of each, the `rmse_so_far` of
+    these and all before, and the root mean square of both sds.
     """
 
     n: int

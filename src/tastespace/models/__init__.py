@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tastespace import EASE as EASE
     from tastespace import PMF as PMF
     from tastespace import VB as VB
+    from tastespace import AutoRec as AutoRec
     from tastespace import Blend as Blend
     from tastespace import ContentProfile as ContentProfile
     from tastespace import DampedBias as DampedBias
@@ -71,6 +72,7 @@ MODELS = ModelTable(
         "joint": "composed.joint:Joint",
         "blend": "composed.blend:Blend",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
+        "autorec": "deep.autorec:AutoRec",
     }
 )
 _CLASSES = {place.rpartition(":")[2]: place for place in MODELS.data.values()}

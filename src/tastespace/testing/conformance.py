@@ -204,9 +204,10 @@ class RecommenderConformance:
 
     def test_results_become_frames(self, fitted: Recommender) -> None:
         prediction = fitted.predict([0, 1], [2, 3])
-        sure = ["belief_sd", "rating_sd", "low", "high"] if prediction.is_uncertain else []
-        assert prediction.to_polars().columns == ["user", "item", "mean", *sure, "cold"]
-        assert prediction.to_pandas().shape == (2, 4 + len(sure))
+        sure = [] if prediction.belief_sd is None else ["belief_sd", "rating_sd", "low", "high"]
+        interval = sure or (["rating_sd", "low", "high"] if prediction.is_uncertain else [])
+        assert prediction.to_polars().columns == ["user", "item", "mean", *interval, "cold"]
+        assert prediction.to_pandas().shape == (2, 4 + len(interval))
         liking, chosen = [], []
         if abilities_of(fitted.posterior_)["choices"]:
             liking, chosen = ["liked_from", "base_rate"], ["chosen_probability", "expected_rating", "liked_probability"]

@@ -200,7 +200,8 @@ def predict(
     shown = frame.head(MAX_ROWS)
     columns = {"user": "{user}", "item": "{item}", "title": "{title}", "mean": "{mean:.2f}"}
     if "low" in frame.columns:
-        columns |= {_interval_heading(recommender, coverage): "{low:.2f} to {high:.2f}", "belief sd": "{belief_sd:.2f}"}
+        columns[_interval_heading(recommender, coverage)] = "{low:.2f} to {high:.2f}"
+        columns |= {"belief sd": "{belief_sd:.2f}"} if "belief_sd" in frame.columns else {}
     if at_least is not None:
         columns[f"P(>= {at_least:g})"] = "{probability_at_least:.2f}"
     if levels:

@@ -135,7 +135,9 @@ class Likely(Settings):
             there = np.flatnonzero(some.items[place] >= 0)
             items = some.items[place, there]
             predictive = belief.predictive(Pairs.of_one(int(user), items))
-            assert predictive is not None  # A belief with uncertain scores has predictive distributions.
+            # A belief with uncertain scores has predictive distributions.
+            assert predictive is not None
+            assert predictive.belief is not None
             chances = predictive.rating.at_least(thresholds[user]).astype(np.float32)
             # Ranks, not probabilities: ties, as near 0 and 1, are broken by the mean.
             order = np.lexsort((items, -predictive.belief.mean(), -chances))
@@ -252,7 +254,7 @@ def uncertainty_of(belief: Belief, item_rows: IntArray) -> Uncertainty | None:
     some = Candidates.of(item_rows)
     pairs = some.pairs()
     predictive = belief.predictive(pairs)
-    if predictive is None or belief.uncertainty is None:
+    if predictive is None or predictive.belief is None or belief.uncertainty is None:
         return None
     rating, below, above = predictive.rating, (1 - COVERAGE) / 2, (1 + COVERAGE) / 2
     figures = [predictive.belief.sd(), rating.sd(), rating.quantile(below), rating.quantile(above)]

@@ -79,7 +79,7 @@ class People:
 class PredictiveDistribution:
     """The distributions of pairs of users and items: of the expected rating, and of a single rating."""
 
-    belief: ExpectedRating
+    belief: ExpectedRating | None  # None for a model of points, with intervals calibrated around them
     rating: RatingDistribution
 
 
@@ -219,7 +219,7 @@ class Belief(ABC):
         return self.queries.scores(rows)
 
     def predictive(self, pairs: Pairs) -> PredictiveDistribution | None:
-        """The predictive distribution of each pair; None for a model that provides no uncertainty."""
+        """The predictive distribution of each pair; None for a model that provides none."""
         return None
 
     def prepare(self) -> None:  # noqa: B027  # Most have nothing to prepare.

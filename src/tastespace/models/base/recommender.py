@@ -279,7 +279,8 @@ class Recommender(ABC):
         item_rows = self.ratings_.items.rows_of(items)
         belief, pairs = query.belief, Pairs(positions, item_rows)
         predictive = belief.predictive(pairs)
-        mean = belief.mean(pairs) if predictive is None else predictive.belief.mean().astype(np.float32)
+        expected = None if predictive is None else predictive.belief
+        mean = belief.mean(pairs) if expected is None else expected.mean().astype(np.float32)
         low, high = self.prediction_range
         return self._told(
             Prediction(
@@ -288,7 +289,7 @@ class Recommender(ABC):
                 titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows),
                 mean=np.clip(mean, low, high),
                 cold=query.cold[positions] | (item_rows < 0),
-                belief_sd=None if predictive is None else predictive.belief.sd().astype(np.float32),
+                belief_sd=None if expected is None else expected.sd().astype(np.float32),
                 rating_sd=None if predictive is None else predictive.rating.sd().astype(np.float32),
                 rating=None if predictive is None else predictive.rating,
                 unclipped=mean,

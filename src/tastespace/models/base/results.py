@@ -279,7 +279,8 @@ class Prediction(Table):
 
     A model with a posterior provides uncertainty: `belief_sd` is that of the expected rating (epistemic), which
     more ratings would reduce, and `rating_sd` that of a single rating (predictive), which includes noise. `rating`
-    is its whole distribution. All three are None for a model without uncertainty.
+    is its whole distribution. All three are None for a model without uncertainty. A model of points with intervals
+    that are calibrated on held-out ratings (such as `AutoRec`) has no `belief_sd`.
 
     `unclipped` is the mean before it is clipped to the range, which keeps the order of lists beyond its ends.
     None: the mean itself.
@@ -359,7 +360,8 @@ class Prediction(Table):
         columns = {"user": self.user_ids, **id_columns("item", self.item_ids, self.titles), "mean": self.mean}
         if self.is_uncertain:
             low, high = self.interval(coverage).T
-            columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
+            columns |= {} if self.belief_sd is None else {"belief_sd": self.belief_sd}
+            columns |= {"rating_sd": self.rating_sd, "low": low, "high": high}
             if self.effective_draws is not None:
                 columns["effective_draws"] = self.effective_draws
         if levels:

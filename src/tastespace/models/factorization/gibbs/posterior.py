@@ -294,7 +294,9 @@ class DrawsBelief(base.Belief):
 
     def mean(self, pairs: base.Pairs) -> FloatArray:
         if self.is_latent:
-            return self.predictive(pairs).belief.mean().astype(np.float32)
+            belief = self.predictive(pairs).belief
+            assert belief is not None
+            return belief.mean().astype(np.float32)
         posterior, block = self.posterior, self.block
         rows, places = np.unique(pairs.rows, return_inverse=True)
         mean = np.empty(len(pairs.rows), np.float32)
