@@ -15,7 +15,7 @@ def settled(page, view: str) -> None:
     """Wait until a view has drawn what it was asked for."""
     page.locator("main h1").wait_for()
     if view == "recommendations":
-        page.locator("ol.cards, #trouble button").first.wait_for()
+        page.locator(".list .card:not(.skeleton *), .empty, #trouble button").first.wait_for()
         page.locator("[aria-busy]").wait_for(state="detached")
     elif view == "person":
         page.locator(".question h2").wait_for()
@@ -46,8 +46,8 @@ def serious(page) -> list[tuple[str, list[str]]]:
     ]
 
 
-def titles(page) -> list[str]:
-    return page.locator("ol.cards .title").all_inner_texts()
+def titles(page, of: str = "Picked for you") -> list[str]:
+    return page.locator(f"section[aria-label='{of}'] .card .title").all_inner_texts()
 
 
 def axe(page) -> None:

@@ -60,7 +60,7 @@ class Shot:
 
 
 SHOTS = (
-    Shot("page-recommendations", "recommendations?user={user}&policy=cautious"),
+    Shot("page-recommendations", "recommendations?user={user}"),
     Shot("page-person", "person", answer_some),
     Shot("page-map", "map?user={user}", wait_for_place),
     Shot("page-model", "model", show_figures),

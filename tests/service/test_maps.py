@@ -127,7 +127,7 @@ def test_the_outline_and_the_story_are_those_of_the_library(client, small_model)
     outline = client.get("/v1/model/outline")
     told = checked(outline, ModelOutline)
     assert (told.kind, list(told.range), told.levels) == ("BPMF", [1, 5], [1, 2, 3, 4, 5])
-    data = {"n_ratings": len(model.ratings_), "n_users": 40, "n_items": 30, "has_times": False}
+    data = {"n_ratings": len(model.ratings_), "n_users": 40, "n_items": 30, "has_ratings": True, "has_times": False}
     names = {"version": version(client), "items_are": None, "images": None}
     about = {**names, **data, "trained_at": told.trained_at.isoformat()}
     assert abs(told.trained_at.timestamp() - (small_model / "manifest.json").stat().st_mtime) < 1

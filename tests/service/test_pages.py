@@ -16,7 +16,7 @@ from tastespace.service.app import create_app, prepare
 from tastespace.service.routes import pages
 
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-OURS = (page.STYLE, page.ICON, *page.PARTS, *page.VIEWS)
+OURS = (page.STYLE, page.OLD_STYLE, page.ICON, *page.PARTS, *page.VIEWS)
 PATHS = ("/", "/favicon.ico", *(f"/page/{name}" for name in OURS))
 needs_plotly = pytest.mark.skipif(find_spec("plotly") is None, reason="needs the extra plot")
 
@@ -151,7 +151,7 @@ def test_the_page_loads_all_parts_in_their_order(client):
     loaded = Loaded(text)
     assert loaded.scripts == [f"page/{name}" for name in (*page.PARTS, *page.VIEWS)]
     assert text.count("<script defer ") == len(loaded.scripts)  # So they run in this order.
-    assert set(loaded.others) == {f"page/{page.ICON}", f"page/{page.STYLE}"}
+    assert set(loaded.others) == {f"page/{name}" for name in (page.ICON, page.STYLE, page.OLD_STYLE)}
     assert all(link.startswith("#") for link in loaded.links)
     assert loaded.own == ""  # A script within the page would not be let run.
     for path in loaded.scripts + loaded.others:

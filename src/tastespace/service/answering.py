@@ -92,7 +92,7 @@ class Answerer:
             **{name: rounded(values[0]) for name, values in (liking | ranking.liking()).items()},
             "remarks": ranking.remarks,
             "items": [
-                {**entry, "ratings": int(self.loaded.popularity[row])}
+                {**entry, "ratings": int(self.loaded.popularity[row]) if len(model.ratings_) else None}
                 for entry, row in zip(found, ranking.item_rows[0].tolist(), strict=False)
             ],
         }

@@ -245,7 +245,7 @@ class RecommendedItem(Item, Uncertainty):
     """One item of a list."""
 
     rank: int
-    ratings: int = Field(description="Number of ratings in training.")
+    ratings: int | None = Field(description="Number of ratings in training; null if the model was saved without.")
     score: float = Field(description="What the list is ordered by.")
     expected_rating: float | None = Field(default=None, description="Where the score is not a rating.")
     chosen_probability: float | None = Field(default=None, description="That it is among the user's next choices.")
@@ -541,6 +541,7 @@ class ModelOutline(BaseModel):
     n_ratings: int
     n_users: int
     n_items: int
+    has_ratings: bool = Field(description="Whether the model was saved with its ratings.")
     has_times: bool = Field(description="Whether the ratings of the training data have times.")
     kind: str = Field(alias="class")
     range: Pair = Field(description="The lowest and the highest rating.")

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from tastespace.errors import MissingExtraError
 
 # In the order in which they are loaded: each may use those before it.
-PARTS = ("api.js", "parts.js", "cards.js", "canvas.js", "figures.js", "story.js")
+PARTS = ("api.js", "words.js", "graphic.js", "parts.js", "items.js", "cards.js", "canvas.js", "figures.js", "story.js")
 VIEWS = ("recommendations.js", "person.js", "map.js", "model.js", "main.js")
-STYLE, ICON, INDEX, REPORT = "style.css", "icon.svg", "index.html", "report.js"
+STYLE, OLD_STYLE, ICON, INDEX, REPORT = "style.css", "old.css", "icon.svg", "index.html", "report.js"
 PLOTLY = "plotly.min.js"
 
 

@@ -124,7 +124,7 @@
   }
 
   // The scale of cards; null where scores are not ratings.
-  const scaleOf = (story) => (story.scores_are_ratings || story.can.choices ? story.range : null);
+  const oldScale = (story) => (story.scores_are_ratings || story.can.choices ? story.range : null);
 
-  Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth, scaleOf });
+  Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth, oldScale });
 })();

@@ -1,40 +1,58 @@
 "use strict";
-// The view, its colours and the API key. The URL has the whole state, so that it can be bookmarked and shared.
+// The shell: tabs, theme, API key. The address has the whole state, so that it can be bookmarked and shared.
 (() => {
-  const { make, showTrouble, clearTrouble, key, say } = tastespace;
+  const { make, icon, showTrouble, clearTrouble, key, say } = tastespace;
   const THEME = "tastespace-theme";
   const main = document.getElementById("main");
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const chip = document.getElementById("answering");
   let shown = "";
   let turn = 0;
+  let version = "";
 
   function theme() {
     const wanted = tastespace.local.get(THEME) || "auto";
     const now = wanted === "auto" ? (dark.matches ? "dark" : "light") : wanted;
     document.documentElement.dataset.theme = now;
-    const button = document.getElementById("theme-button");
-    button.textContent = { auto: "◐ Auto", light: "☀ Light", dark: "☾ Dark" }[wanted];
-    button.setAttribute("aria-label", `Colours: ${wanted}. Change them`);
+    document.getElementById("theme-button").setAttribute("aria-label", now === "dark" ? "Light colours" : "Dark colours");
     document.dispatchEvent(new Event("tastespace:theme"));
   }
 
-  function nextTheme() {
-    const order = ["auto", "light", "dark"];
-    const wanted = order[(order.indexOf(tastespace.local.get(THEME) || "auto") + 1) % order.length];
-    tastespace.local.set(THEME, wanted);
+  function otherTheme() {
+    tastespace.local.set(THEME, document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     theme();
   }
 
+  // Which version answers, or that none does.
+  tastespace.alive = (isAlive) => {
+    if (!version) return;
+    chip.hidden = false;
+    chip.classList.toggle("down", !isAlive);
+    chip.replaceChildren(make("i"), `${version} · ${isAlive ? "ready" : "not answering"}`);
+  };
+  const nameVersion = async () => {
+    try {
+      version = (await tastespace.story.outline()).version.replace(/-(.{4}).*$/, "-$1");
+      tastespace.alive(true);
+    } catch {
+      // The view says what is wrong.
+    }
+  };
+
   function address() {
     const [view, query = ""] = location.hash.replace(/^#\//, "").split("?");
-    return [tastespace.views[view] ? view : "recommendations", Object.fromEntries(new URLSearchParams(query))];
+    const state = {};
+    for (const [name, value] of new URLSearchParams(query)) state[name] = name in state ? [state[name], value].flat() : value;
+    return [tastespace.views[view] ? view : "recommendations", state];
   }
 
-  // Keep the state of a view in the URL, without drawing it again.
+  // Keep the state of a view in the address, without drawing it again.
   const go = (view) => (state) => {
-    const filled = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined && value !== null);
-    const query = new URLSearchParams(filled.map(([name, value]) => [name, String(value)])).toString();
-    history.replaceState(null, "", `#/${view}${query ? `?${query}` : ""}`);
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(state)) for (const one of [value].flat()) if (one !== "" && one !== undefined && one !== null) query.append(name, String(one));
+    const text = query.toString();
+    history.replaceState(null, "", `#/${view}${text ? `?${text}` : ""}`);
+    for (const link of document.querySelectorAll("nav a")) if (link.dataset.view === view) link.setAttribute("href", `#/${view}${text ? `?${text}` : ""}`);
   };
 
   async function open() {
@@ -43,8 +61,9 @@
     const isOther = shown !== view;
     shown = view;
     document.title = `${tastespace.views[view].title} – tastespace`;
+    document.body.dataset.view = view;
     for (const link of document.querySelectorAll("nav a")) {
-      if (link.getAttribute("href") === `#/${view}`) link.setAttribute("aria-current", "page");
+      if (link.dataset.view === view) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
     clearTrouble();
@@ -52,12 +71,13 @@
     main.replaceChildren(stage);
     try {
       await tastespace.views[view].show(stage, state, go(view));
-      if (mine === turn && isOther) say(`${tastespace.views[view].title} is shown.`);
+      if (mine === turn && isOther) say(`${tastespace.views[view].title}.`);
     } catch (error) {
       if (mine !== turn) return;
-      stage.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This view is not available now." }));
+      if (!stage.querySelector("h1")) stage.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This view is not available now." }));
       showTrouble(error, open);
     }
+    if (!version) nameVersion();
   }
 
   // Services on a network need a key; it is kept as long as the tab is open.
@@ -80,10 +100,20 @@
     open();
   });
   document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault(); // The URL belongs to the views.
+    event.preventDefault(); // The address belongs to the views.
     main.focus();
   });
-  document.getElementById("theme-button").addEventListener("click", nextTheme);
+  // A slash goes to the search of the view.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest?.("input, textarea, select")) return;
+    const field = main.querySelector("[data-search], .picker .pick");
+    if (!field) return;
+    event.preventDefault();
+    if (field.matches("input")) field.focus();
+    else field.click();
+  });
+  document.getElementById("theme-button").append(icon("theme", 18));
+  document.getElementById("theme-button").addEventListener("click", otherTheme);
   dark.addEventListener("change", theme);
   window.addEventListener("hashchange", open);
   theme();

@@ -1,6 +1,8 @@
 "use strict";
-// Small parts of the page: elements, number formats, tables, messages, colours.
+// Small parts of the page: elements, tables, messages, menus, colours.
 (() => {
+  const { figure, icon } = tastespace;
+
   // An element with properties, listeners (onclick ...) and children; all text is text, never HTML.
   function make(tag, properties = {}, ...children) {
     const element = document.createElement(tag);
@@ -15,21 +17,6 @@
     element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
     return element;
   }
-
-  const formats = {}; // Created once: that takes longer than using them.
-  const number = (value, digits = 2) => {
-    if (value === null || value === undefined) return "–";
-    formats[digits] = formats[digits] || new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-    return formats[digits].format(value);
-  };
-  const count = (value) => value.toLocaleString("en");
-  const figure = (value) => {
-    if (value === null || value === undefined) return "–";
-    if (typeof value === "string") return value;
-    if (Number.isInteger(value)) return count(value);
-    return Math.abs(value) >= 1000 ? count(Math.round(value)) : String(Number(value.toPrecision(4)));
-  };
-  const percent = (value, digits = 0) => (value === null || value === undefined ? "–" : `${number(100 * value, digits)} %`);
 
   // Cells are texts or elements; the first column has names. `texts` are further columns that are not numbers.
   function table(caption, columns, rows, { texts = [] } = {}) {
@@ -74,24 +61,52 @@
     };
   }
 
+  const RETRY = 5; // seconds until a service that does not answer is asked again
+  let retrying = 0;
+
   function clearTrouble() {
+    clearInterval(retrying);
     const place = document.getElementById("trouble");
     if (place) place.replaceChildren(), (place.hidden = true);
+    tastespace.alive?.(true);
   }
 
-  // Show an error, and how to continue.
+  // Show an error, and how to continue. A service that does not answer is asked again after a while.
   function showTrouble(error, again) {
     if (error.name === "AbortError") return;
     if (!(error instanceof tastespace.Trouble)) console.error(error);
+    clearInterval(retrying);
     const place = document.getElementById("trouble");
     const message = error instanceof tastespace.Trouble ? error.message : `An error in the page: ${error.message}`;
-    const button = again ? make("button", { type: "button", text: "Try again", onclick: () => { clearTrouble(); again(); } }) : null;
-    place.replaceChildren(make("span", { text: message }), ...(button ? [button] : []));
+    const [first, ...rest] = message.split(/(?<=\.) /);
+    const isDown = again && (error.status === 0 || error.status === 503);
+    const words = make("span", { text: rest.join(" ") });
+    const go = () => { clearTrouble(); again(); };
+    if (isDown) {
+      let left = RETRY;
+      const tell = () => { words.textContent = `${rest.join(" ")} We try again in ${left} ${left === 1 ? "second" : "seconds"}.`.trim(); };
+      tell();
+      retrying = setInterval(() => (--left > 0 ? tell() : go()), 1000);
+      tastespace.alive?.(false);
+    }
+    place.replaceChildren(icon("warn", 20), make("p", {}, make("strong", { text: first }), " ", words), again ? make("button", { type: "button", text: isDown ? "Try now" : "Try again", onclick: go }) : "");
     place.hidden = false;
     if (error.status === 401 || error.status === 403) tastespace.askForKey();
   }
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // A group of radio buttons that looks like a switch.
+  function segments(name, label, choices, current, change) {
+    return make("fieldset", { class: "segments" }, make("legend", { class: "unseen", text: label }), choices.map(([value, text]) => make("label", {},
+      make("input", { type: "radio", name, value, checked: value === current, onchange: () => change(value) }), make("span", { text }))));
+  }
+
+  // A colour of the style sheet as it is now, light or dark.
+  const probe = document.createElement("i");
+  const colour = (name) => {
+    if (!probe.isConnected) document.body.append(Object.assign(probe, { hidden: true }));
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
   const isDark = () => document.documentElement.dataset.theme === "dark";
   const labelled = (text, control) => {
     control.id = control.id || `control-${(labelled.next = (labelled.next || 0) + 1)}`;
@@ -112,8 +127,5 @@
     };
   }
 
-  Object.assign(tastespace, {
-    make, number, count, figure, percent, table, twin, say, showTrouble, clearTrouble, colour, isDark, labelled, options, later,
-    heldFocus,
-  });
+  Object.assign(tastespace, { make, table, twin, say, showTrouble, clearTrouble, colour, isDark, labelled, options, later, heldFocus, segments });
 })();

@@ -250,8 +250,8 @@
       list.replaceChildren(
         make("h2", { text: found.cold ? "Default list" : "Your list" }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        cards(found.items, { range: tastespace.scaleOf(story), n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices, liking: found }),
-        cardTable(found.items, "The same list", tastespace.scaleOf(story)));
+        cards(found.items, { range: tastespace.oldScale(story), n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices, liking: found }),
+        cardTable(found.items, "The same list", tastespace.oldScale(story)));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };
 

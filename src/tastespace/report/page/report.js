@@ -43,8 +43,8 @@
         const list = model.lists.find((one) => one.user === user);
         if (!list) return make("p", { class: "quiet", text: `${model.name} does not know ${user}.` });
         return make("div", {}, models.length > 1 ? make("h4", { text: model.name }) : null,
-          tastespace.cards(list.items, { range: tastespace.scaleOf(model.story), n: list.items.length, before: null, foundBy: null, whose: "the ratings", isChoice: model.story.takes_choices, liking: list, tag: models.length > 1 ? "h5" : "h4" }),
-          tastespace.cardTable(list.items, `List of ${user}${models.length > 1 ? `, ${model.name}` : ""}`, tastespace.scaleOf(model.story)));
+          tastespace.cards(list.items, { range: tastespace.oldScale(model.story), n: list.items.length, before: null, foundBy: null, whose: "the ratings", isChoice: model.story.takes_choices, liking: list, tag: models.length > 1 ? "h5" : "h4" }),
+          tastespace.cardTable(list.items, `List of ${user}${models.length > 1 ? `, ${model.name}` : ""}`, tastespace.oldScale(model.story)));
       }))))];
   }
 

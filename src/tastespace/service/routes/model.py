@@ -182,6 +182,7 @@ def _about(context: Context, loaded: Loaded) -> dict[str, Any]:
         "n_ratings": loaded.manifest["data"]["n_ratings"],
         "n_users": loaded.manifest["data"]["n_users"],
         "n_items": ratings.n_items,
+        "has_ratings": len(ratings) > 0,
         "has_times": ratings.times is not None,
     }
 

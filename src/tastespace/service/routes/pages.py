@@ -21,7 +21,7 @@ POLICY = (
 )
 POLICY_WITH_IMAGES = POLICY.replace("img-src 'self'", "img-src 'self' http: https:")
 METHODS = ["GET", "HEAD"]
-FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
+FILES = {page.STYLE, page.OLD_STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
 
 
 @dataclass(frozen=True)
