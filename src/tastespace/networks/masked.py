@@ -1,10 +1,12 @@
 """Autoencoders of matrices with missing entries: the loss counts what is there, by full-batch L-BFGS.
 
-    h_j = f(... f(x_j V + b)),  x_j a row with zeros where nothing is known
+    h_j = f(... f(z_j V + b)),  z_ji = x_ji + 3 where an entry is known, and 0 where not
     y_ji = (w_i + w) . h_j + c_i
     loss = 1/2 sum over known entries (x_ji - y_ji)^2 + strength/2 (|V|^2 + |w_i|^2 + |w|^2) + damping/2 |c|^2
 
-(AutoRec: Sedhain, Menon, Sanner and Xie 2015, with sigmoid f.) w is what all columns have in common, so that a column
+(AutoRec: Sedhain, Menon, Sanner and Xie 2015, with sigmoid f.) Entries are expected in standard deviations from their
+mean. What is not known lies 3 of them below it, as a rating of 0 does on a scale of stars: a network has to see which
+entries are known, and that says much. w is what all columns have in common, so that a column
 with few entries is shrunk to the others and not to nothing. With a `Kernel` every weight is multiplied by one of two
 learned points, max(0, 1 - |u - v|^2), which makes layers sparse (Muller, Martel and Indiveri 2018).
 """
@@ -31,6 +33,7 @@ from tastespace.progress import Observer, Progress, silent
 
 HISTORY = 10  # steps that L-BFGS remembers
 BETWEEN_CHECKS = 10  # iterations
+SHIFT = np.float32(3)
 COPIES = 2 * HISTORY + 8  # of all weights, while they are trained
 
 
@@ -57,7 +60,7 @@ class MaskedAutoencoder:
 
 def encode(layers: Sequence[Layer], rows: CSR) -> FloatMatrix:
     """The codes of rows: sparse products are sums in a fixed order, and each row has its own."""
-    values: Any = sp.csr_array((rows.values, rows.columns, rows.offsets), (len(rows), len(layers[0].weights)))
+    values: Any = sp.csr_array((rows.values + SHIFT, rows.columns, rows.offsets), (len(rows), len(layers[0].weights)))
     for layer in layers:
         values = layer(values)
     return np.asarray(values, np.float32)
@@ -94,7 +97,7 @@ def train_masked(
     _require_memory(n_columns, sizes)
     with repeatable("training an autoencoder") as torch:
         network = Network(torch, rows, n_columns, sizes, kernel, strength, damping, rng)
-        check = None if watched is None or not len(watched.columns) else network.entries(watched)
+        check = None if watched is None or not len(watched.columns) else network.error_of(watched)
         best: tuple[float, int, list[Any]] = (math.inf, 0, network.state())
         for done, loss in network.descend(iterations):
             if not math.isfinite(loss):
@@ -148,7 +151,7 @@ class Network:
         self.torch, self.rows, self.n_columns, self.dtype = torch, rows, n_columns, dtype
         self.kernel, self.strength, self.damping = kernel, strength, damping
         self.operations = _operations(torch)
-        self.given, self.across, self.order = self._matrices(rows)
+        self.entries = self._entries(rows)
         widths = [n_columns, *sizes, n_columns]
         self.weights = [self._glorot(rng, one, other) for one, other in zip(widths, widths[1:-1], strict=False)]
         self.columns = self._glorot(rng, n_columns, sizes[-1])
@@ -166,8 +169,7 @@ class Network:
         """The loss at the current weights."""
         weights, kernels = self._effective()
         codes = self._codes(weights)
-        columns = weights[-1] + self.shared
-        errors = self.operations.squares(codes, columns, self.column_bias, self.given, self.across, self.order)
+        errors = self.operations.squares(codes, weights[-1] + self.shared, self.column_bias, self.entries)
         penalty = sum((part**2).sum() for part in (*self.weights, self.columns, self.shared))
         total = errors / 2 + self.strength / 2 * penalty + self.damping / 2 * (self.column_bias**2).sum()
         if self.kernel is not None:
@@ -194,15 +196,15 @@ class Network:
                 loss = float(self.loss())
             yield min(done + BETWEEN_CHECKS, iterations), loss
 
-    def entries(self, watched: CSR) -> Callable[[], float]:
+    def error_of(self, watched: CSR) -> Callable[[], float]:
         """The root mean squared error of other entries, as a function of the current weights."""
-        given, across, order = self._matrices(watched)
+        entries = self._entries(watched)
 
         def error() -> float:
             with self.torch.no_grad():
                 weights, _ = self._effective()
                 columns = weights[-1] + self.shared
-                found = self.operations.squares(self._codes(weights), columns, self.column_bias, given, across, order)
+                found = self.operations.squares(self._codes(weights), columns, self.column_bias, entries)
                 return math.sqrt(float(found) / len(watched.columns))
 
         return error
@@ -235,25 +237,19 @@ class Network:
         return [part * values for part, values in zip(plain, kernels, strict=True)], kernels
 
     def _codes(self, weights: list[Any]) -> Any:
-        first = self.operations.product(weights[0], self.given, self.across)
+        first = self.operations.product(weights[0], self.entries)
         values = self.torch.sigmoid(first + self.biases[0])
         for part, bias in zip(weights[1:-1], self.biases[1:], strict=True):
             values = self.torch.sigmoid(values @ part + bias)
         return values
 
-    def _matrices(self, rows: CSR) -> tuple[Any, Any, Any]:
-        """The rows as a sparse matrix, its transpose, and the place of each entry of the transpose in the matrix."""
-        torch, shape = self.torch, (len(rows), self.n_columns)
+    def _entries(self, rows: CSR) -> _Entries:
+        shape = len(rows), self.n_columns
+        given = sp.csr_array((rows.values.astype(self.dtype), rows.columns, rows.offsets), shape)
         places = sp.csr_array((np.arange(len(rows.columns)), rows.columns, rows.offsets), shape).T.tocsr()
-        values = rows.values.astype(self.dtype)
-
-        def matrix(offsets: NDArray[Any], columns: NDArray[Any], entries: NDArray[Any], size: tuple[int, int]) -> Any:
-            numbered = (torch.from_numpy(part.astype(np.int32)) for part in (offsets, columns))
-            return torch.sparse_csr_tensor(*numbered, torch.from_numpy(entries.copy()), size=size)
-
-        plain = matrix(rows.offsets, rows.columns, values, shape)
-        across = matrix(places.indptr, places.indices, values[places.data], shape[::-1])
-        return plain, across, torch.from_numpy(places.data.astype(np.int64))
+        numbered = (self.torch.from_numpy(part.astype(np.int32)) for part in (rows.offsets, rows.columns))
+        values = self.torch.from_numpy(given.data.copy())
+        return _Entries(given, places, self.torch.sparse_csr_tensor(*numbered, values, size=shape))
 
     def _glorot(self, rng: Generator, one: int, other: int) -> Any:
         reach = math.sqrt(6 / (one + other))
@@ -269,6 +265,24 @@ def _kernel(torch: Any, one: Any, other: Any) -> Any:
     return torch.clamp(1 - apart, min=0)
 
 
+class _Entries(NamedTuple):
+    """Known entries: as a matrix of scipy, whose products are faster, and as one of torch."""
+
+    given: Any  # rows x columns
+    places: Any  # the transpose, with the place of each entry among those of the matrix
+    pattern: Any  # of torch
+
+    def product(self, values: NDArray[Any], dense: Any) -> Any:
+        """The matrix with these values times a dense one."""
+        matrix = sp.csr_array((values, self.given.indices, self.given.indptr), self.given.shape)
+        return matrix @ dense.detach().numpy()
+
+    def transposed_product(self, values: NDArray[Any], dense: Any) -> Any:
+        """The transpose with these values times a dense one."""
+        parts = values[self.places.data], self.places.indices, self.places.indptr
+        return sp.csr_array(parts, self.places.shape) @ dense.detach().numpy()
+
+
 class _Operations(NamedTuple):
     product: Callable[..., Any]
     squares: Callable[..., Any]
@@ -278,37 +292,36 @@ def _operations(torch: Any) -> _Operations:
     """The two operations on sparse matrices whose gradients are written down here: torch makes dense ones of them."""
 
     class Product(torch.autograd.Function):  # type: ignore[misc]
-        """A sparse matrix times a dense one."""
+        """The inputs times a dense matrix."""
 
         @staticmethod
-        def forward(ctx: Any, dense: Any, given: Any, across: Any) -> Any:
-            ctx.across = across
-            return given @ dense
+        def forward(ctx: Any, dense: Any, entries: _Entries) -> Any:
+            ctx.entries = entries
+            return torch.from_numpy(entries.product(entries.given.data + SHIFT, dense))
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> Any:
-            return ctx.across @ gradient, None, None
+            entries = ctx.entries
+            return torch.from_numpy(entries.transposed_product(entries.given.data + SHIFT, gradient)), None
 
     class Squares(torch.autograd.Function):  # type: ignore[misc]
         """The sum of squared differences of known entries and products of codes and columns."""
 
         @staticmethod
-        def forward(ctx: Any, codes: Any, columns: Any, bias: Any, given: Any, across: Any, order: Any) -> Any:
-            found = torch.sparse.sampled_addmm(given, codes, columns.T, beta=0.0).values()
-            errors = found + bias[given.col_indices()] - given.values()
+        def forward(ctx: Any, codes: Any, columns: Any, bias: Any, entries: _Entries) -> Any:
+            found = torch.sparse.sampled_addmm(entries.pattern, codes, columns.T, beta=0.0).values()
+            errors = found + bias[entries.pattern.col_indices()] - entries.pattern.values()
             ctx.save_for_backward(codes, columns)
-            ctx.parts = given, across, order, errors
+            ctx.parts = entries, errors
             return (errors.double() ** 2).sum().to(codes.dtype)
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> Any:
             codes, columns = ctx.saved_tensors
-            given, across, order, errors = ctx.parts
-            scaled = 2 * gradient * errors
-            by_row = torch.sparse_csr_tensor(given.crow_indices(), given.col_indices(), scaled, size=given.shape)
-            turned = scaled[order]
-            by_column = torch.sparse_csr_tensor(across.crow_indices(), across.col_indices(), turned, size=across.shape)
-            ones = torch.ones((len(codes), 1), dtype=codes.dtype)
-            return by_row @ columns, by_column @ codes, (by_column @ ones)[:, 0], None, None, None
+            entries, errors = ctx.parts
+            scaled = (2 * gradient * errors).numpy()
+            by_column = np.bincount(entries.given.indices, scaled, entries.given.shape[1]).astype(scaled.dtype)
+            products = entries.product(scaled, columns), entries.transposed_product(scaled, codes), by_column
+            return *(torch.from_numpy(part) for part in products), None
 
     return _Operations(Product.apply, Squares.apply)

@@ -65,7 +65,7 @@ def test_the_loss_is_the_one_that_is_written_down(torch, rng):
     arrays = [part.detach().numpy() for part in (weights, bias, network.columns, network.column_bias, network.shared)]
     dense, known = np.zeros((7, 5)), np.zeros((7, 5), bool)
     dense[rows.rows(), rows.columns], known[rows.rows(), rows.columns] = rows.values, True
-    codes = 1 / (1 + np.exp(-(dense @ arrays[0] + arrays[1])))
+    codes = 1 / (1 + np.exp(-((dense + 3) * known @ arrays[0] + arrays[1])))
     predicted = codes @ (arrays[2] + arrays[4]).T + arrays[3]
     expected = np.sum(((dense - predicted) ** 2)[known]) / 2 + 0.7 / 2 * np.sum(arrays[3] ** 2)
     expected += 0.3 / 2 * sum(np.sum(part**2) for part in (arrays[0], arrays[2], arrays[4]))
