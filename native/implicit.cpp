@@ -157,14 +157,15 @@ namespace {
 
 void descend_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const float> weights,
                   Vector<const float> pulls, Matrix<const float> other, Vector<const float> diagonal,
-                  Vector<const float> ridge, Matrix<float> out, OptionalVector<const float> linear, int steps,
+                  Vector<const float> ridge, Matrix<float> out, std::optional<Matrix<const float>> linear, int steps,
                   int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
   require(weights.size() == n && pulls.size() == n, "weights and pulls: one per observation");
   require(other.shape(1) == n_factors, "other: as many factors as out");
-  require(n_factors > 0 && diagonal.size() == n_factors && has_size(linear, n_factors),
-          "diagonal and linear: one per factor");
+  require(n_factors > 0 && diagonal.size() == n_factors, "diagonal: one per factor");
+  require(!linear || (linear->shape(1) == n_factors && (linear->shape(0) == 1 || linear->shape(0) == n_rows)),
+          "linear: one per factor, for each row or once for all");
   require(ridge.size() == n_rows, "ridge: one per row");
   require(steps >= 0, "steps: 0 or more");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
@@ -178,6 +179,7 @@ void descend_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
   problem.other = other.data();
   problem.diagonal = diagonal.data();
   problem.linear = pointer(linear);
+  problem.linear_stride = linear && linear->shape(0) == n_rows ? int64_t(n_factors) : 0;
   problem.ridge = ridge.data();
   problem.steps = steps;
   problem.out = out.data();
@@ -243,7 +245,8 @@ void step_choices(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
                   Vector<const float> column_weights, Matrix<const uint32_t> table, Matrix<const float> other,
                   OptionalVector<const float> other_bias, float offset, float ridge, float bias_ridge, float rate,
                   uint64_t key, Matrix<float> out, OptionalVector<float> out_bias, Matrix<float> squares,
-                  OptionalVector<float> bias_squares, Vector<double> energies, int threads) {
+                  OptionalVector<float> bias_squares, Vector<double> energies, std::optional<Matrix<const float>> means,
+                  OptionalVector<const float> bias_means, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n_columns = other.shape(0);
   tastespace::LogisticProblem problem;
   problem.chances = column_chances(table);
@@ -258,6 +261,8 @@ void step_choices(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
   require(out_bias.has_value() == other_bias.has_value() && out_bias.has_value() == bias_squares.has_value(),
           "out_bias, other_bias and bias_squares: all or none");
   require(has_size(out_bias, n_rows) && has_size(bias_squares, n_rows), "out_bias and bias_squares: one per row");
+  require(!means || (means->shape(0) == n_rows && means->shape(1) == n_factors), "means: as out");
+  require(has_size(bias_means, n_rows), "bias_means: one per row");
   problem.n_rows = int64_t(n_rows);
   problem.n_factors = int64_t(n_factors);
   problem.offsets = offsets.data();
@@ -276,6 +281,8 @@ void step_choices(Vector<const int64_t> offsets, Vector<const int32_t> columns, 
   problem.out_bias = pointer(out_bias);
   problem.squares = squares.data();
   problem.bias_squares = pointer(bias_squares);
+  problem.means = pointer(means);
+  problem.bias_means = pointer(bias_means);
   problem.energies = energies.data();
   nb::gil_scoped_release release;
   tastespace::step_choices(problem, key, threads);
@@ -286,7 +293,7 @@ int64_t fold_in_choices(Vector<const int64_t> offsets, Vector<const int32_t> col
                         Matrix<const float> items, Matrix<const float> prior_precision,
                         Vector<const float> prior_linear, std::optional<float> bias_precision, float bias_linear,
                         float offset, int64_t steps, Matrix<float> means, std::optional<Array<float, 3>> roots,
-                        int threads) {
+                        std::optional<Matrix<const float>> row_linear, int threads) {
   const size_t n_users = means.shape(0), n_items = items.shape(0), width = items.shape(1);
   const size_t n_factors = prior_linear.size();
   tastespace::LogisticFoldInProblem problem;
@@ -303,6 +310,8 @@ int64_t fold_in_choices(Vector<const int64_t> offsets, Vector<const int32_t> col
   require(means.shape(1) == width, "means: users x width of items");
   require(!roots || (roots->shape(0) == n_users && roots->shape(1) == width && roots->shape(2) == width),
           "roots: users x width x width of items");
+  require(!row_linear || (row_linear->shape(0) == n_users && row_linear->shape(1) == width),
+          "row_linear: users x width of items");
   require(steps > 0, "steps: above 0");
   problem.n_users = int64_t(n_users);
   problem.n_items = int64_t(n_items);
@@ -319,6 +328,7 @@ int64_t fold_in_choices(Vector<const int64_t> offsets, Vector<const int32_t> col
   problem.prior_linear = prior_linear.data();
   problem.bias_precision = bias_precision.value_or(0.0f);
   problem.bias_linear = bias_linear;
+  problem.row_linear = pointer(row_linear);
   problem.offset = offset;
   problem.steps = steps;
   problem.means = means.data();
@@ -347,12 +357,13 @@ void bind(nb::module_ &module) {
          {"offsets"_a,      "columns"_a,  "weights"_a,    "drawn_offsets"_a, "row_weights"_a, "column_weights"_a,
           "table"_a,        "other"_a,    "other_bias"_a, by_name_only,      "offset"_a,      "ridge"_a,
           "bias_ridge"_a,   "rate"_a,     "key"_a,        "out"_a,           "out_bias"_a,    "squares"_a,
-          "bias_squares"_a, "energies"_a, "threads"_a = 1},
+          "bias_squares"_a, "energies"_a, "means"_a = none, "bias_means"_a = none, "threads"_a = 1},
          "One AdaGrad step of all rows of a logistic factorization of choices, given the other side.");
   define(module, "fold_in_choices", &fold_in_choices,
          {"offsets"_a, "columns"_a, "weights"_a, "shown"_a, "shown_weights"_a, "row_weights"_a, "items"_a,
           "prior_precision"_a, "prior_linear"_a, by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0f,
-          "offset"_a = 0.0f, "steps"_a = 20, "means"_a, "roots"_a = none, "threads"_a = 1},
+          "offset"_a = 0.0f, "steps"_a = 20, "means"_a, "roots"_a = none, "row_linear"_a = none,
+          "threads"_a = 1},
          "Users with these choices given the items: modes, and roots of the covariances; -1, or the first user whose "
          "precision is not positive definite.");
 }

@@ -11,7 +11,7 @@ namespace tastespace {
 // One side's update given the other side, of which every cell counts: an unobserved one as a 0 of weight 1. In
 // coordinates in which the other side's Gram matrix is diagonal (g), row i has the energy
 //
-//   1/2 sum_d (g_d + l_i) x_d^2 - h.x + sum_k [w_k/2 (x.v_k)^2 - y_k x.v_k]
+//   1/2 sum_d (g_d + l_i) x_d^2 - h_i.x + sum_k [w_k/2 (x.v_k)^2 - y_k x.v_k]
 //
 // over its observations k, of weight w_k beyond 1 and pull y_k. `out` holds the start, and then the result.
 struct ConjugateProblem {
@@ -23,7 +23,8 @@ struct ConjugateProblem {
   const float *pulls = nullptr;      // per observation: y
   const float *other = nullptr;      // rows of n_factors
   const float *diagonal = nullptr;   // n_factors: g
-  const float *linear = nullptr;     // n_factors: h, or null for 0
+  const float *linear = nullptr;     // n_factors for each row, or once for all: h; null for 0
+  int64_t linear_stride = 0;         // 0 for once
   const float *ridge = nullptr;      // n_rows: l
   int steps = 0;
   float *out = nullptr;  // n_rows x n_factors
@@ -58,9 +59,9 @@ struct ColumnChances {
 // One side's step given the other side. Row i chose the columns offsets[i]..offsets[i + 1], and some are drawn for it,
 // of which those that it chose do not count. With s_k = offset + x.v_k + c + d_k its energy is
 //
-//   sum_k w_k log(1 + exp(-s_k)) + r_i sum_l w'_l log(1 + exp(s_l)) + 1/2 (ridge |x|^2 + bias_ridge c^2)
+//   sum_k w_k log(1 + exp(-s_k)) + r_i sum_l w'_l log(1 + exp(s_l)) + 1/2 (ridge |x - m|^2 + bias_ridge (c - b)^2)
 //
-// over what it chose (k) and what was drawn (l); w' belongs to the column, r to the row. A step goes against the
+// over what it chose (k) and what was drawn (l); w' belongs to the column, r, m and b to the row. A step goes against the
 // gradient g, by rate / sqrt(sum of squares of all g so far, this one included) in each coordinate (AdaGrad: Duchi,
 // Hazan and Singer 2011).
 struct LogisticProblem {
@@ -80,6 +81,8 @@ struct LogisticProblem {
   float *out_bias = nullptr;      // n_rows, or null: rows have no bias
   float *squares = nullptr;       // n_rows x n_factors
   float *bias_squares = nullptr;  // n_rows, or null
+  const float *means = nullptr;   // n_rows x n_factors: m, or null for 0
+  const float *bias_means = nullptr;  // n_rows: b, or null for 0
   double *energies = nullptr;     // n_rows: before the step
 };
 

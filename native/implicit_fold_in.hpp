@@ -32,12 +32,15 @@ struct LogisticFoldInProblem {
   const float *prior_precision = nullptr;  // n_factors x n_factors
   const float *prior_linear = nullptr;     // n_factors
   float bias_precision = 0, bias_linear = 0;
+  const float *row_linear = nullptr;  // n_users x width: in place of prior_linear and bias_linear, or null
   float offset = 0;
   int64_t steps = 0;       // maximum number of Newton steps
   float *means = nullptr;  // n_users x width: the start, and then the modes
   float *roots = nullptr;  // n_users x width x width, or null
 
   int64_t width() const { return n_factors + (biases ? 1 : 0); }
+  const float *linear_of(int64_t user) const { return row_linear ? row_linear + user * width() : prior_linear; }
+  float bias_linear_of(int64_t user) const { return row_linear ? row_linear[(user + 1) * width() - 1] : bias_linear; }
 };
 
 // The cells of one user.
@@ -82,8 +85,9 @@ inline double soft_plus(double x) { return std::log1p(std::exp(-std::fabs(x))) +
 struct PriorLine {
   double value = 0, slope = 0, bend = 0;
 
-  PriorLine(const LogisticFoldInProblem &problem, const float *from, const float *to) {
+  PriorLine(const LogisticFoldInProblem &problem, int64_t user, const float *from, const float *to) {
     const int64_t n = problem.n_factors;
+    const float *linear = problem.linear_of(user);
     for (int64_t r = 0; r < n; ++r) {
       double here = 0, along = 0;
       for (int64_t c = 0; c < n; ++c) {
@@ -91,11 +95,11 @@ struct PriorLine {
         here += precision * from[c];
         along += precision * (double(to[c]) - from[c]);
       }
-      add(here, along, problem.prior_linear[r], from[r], to[r]);
+      add(here, along, linear[r], from[r], to[r]);
     }
     if (problem.biases)
       add(double(problem.bias_precision) * from[n], double(problem.bias_precision) * (double(to[n]) - from[n]),
-          problem.bias_linear, from[n], to[n]);
+          problem.bias_linear_of(user), from[n], to[n]);
   }
 
   double at(double t) const { return value + t * slope + 0.5 * t * t * bend; }
@@ -120,6 +124,7 @@ class LogisticBelief {
   bool solve(int64_t user) {
     const int64_t width = problem_.width();
     float *point = problem_.means + user * width;
+    user_ = user;
     cells_.take(problem_, user);
     score(point, cells_.scores);
     for (int64_t step = 0; step < problem_.steps; ++step) {
@@ -175,13 +180,13 @@ class LogisticBelief {
     row_.other = problem_.items;
     row_.other_stride = problem_.width();
     row_.prior_precision = problem_.prior_precision;
-    row_.prior_linear = problem_.prior_linear;
+    row_.prior_linear = problem_.linear_of(user_);
     row_.out = out;
     if (problem_.biases) {
       row_.other_bias = problem_.items + problem_.n_factors;
       row_.other_bias_stride = problem_.width();
       row_.bias_precision = problem_.bias_precision;
-      row_.bias_linear = problem_.bias_linear;
+      row_.bias_linear = problem_.bias_linear_of(user_);
       row_.out_bias = out + problem_.n_factors;
     }
     kernel.clear(row_, rows_.space);
@@ -194,7 +199,7 @@ class LogisticBelief {
     constexpr double enough = 1e-4, small = 1e-7;
     constexpr int halvings = 20;
     score(point, cells_.next);
-    const PriorLine prior(problem_, cells_.from.data(), point);
+    const PriorLine prior(problem_, user_, cells_.from.data(), point);
     double slope = prior.slope;
     for (size_t k = 0; k < cells_.columns.size(); ++k) {
       const double sign = cells_.signs[k], along = double(cells_.next[k]) - cells_.scores[k];
@@ -228,6 +233,7 @@ class LogisticBelief {
   RowsMemory<float> rows_;
   LogisticCells cells_;
   RowsProblem<float> row_;
+  int64_t user_ = 0;
   int64_t ends_[2] = {0, 0};
 };
 

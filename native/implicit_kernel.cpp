@@ -76,11 +76,12 @@ void descend(const ConjugateProblem &problem, int64_t row, ConjugateWorkspace &s
   float *x = space.vectors, *diagonal = x + size, *inverse = diagonal + size, *residual = inverse + size;
   float *direction = residual + size, *product = direction + size, *out = problem.out + row * n_factors;
   const float ridge = problem.ridge[row];
+  const float *linear = problem.linear ? problem.linear + row * problem.linear_stride : nullptr;
   gather(problem, begin, n, size, space.gathered);
   for (int64_t d = 0; d < n_factors; ++d) {
     x[d] = out[d];
     diagonal[d] = problem.diagonal[d] + ridge;
-    residual[d] = (problem.linear ? problem.linear[d] : 0.0f) - diagonal[d] * x[d];
+    residual[d] = (linear ? linear[d] : 0.0f) - diagonal[d] * x[d];
     inverse[d] = diagonal[d];
   }
   for (int64_t d = n_factors; d < size; ++d) x[d] = diagonal[d] = residual[d] = inverse[d] = 0;
@@ -332,16 +333,18 @@ void step(const LogisticProblem &problem, int64_t row, LogisticWorkspace &space,
   }
   const float bias = problem.out_bias ? problem.out_bias[row] : 0.0f;
   const Sums sums = look(problem, row, size, problem.offset + bias, space, stream);
+  const float *mean = problem.means ? problem.means + row * n_factors : nullptr;
+  const float bias_apart = problem.bias_means ? bias - problem.bias_means[row] : bias;
   double squared = 0;
   for (int64_t d = 0; d < n_factors; ++d) {
-    const float value = space.point[d];
-    squared += double(value) * value;
-    out[d] = moved(value, space.gradient[d] + problem.ridge * value, problem.rate, squares[d]);
+    const float value = space.point[d], apart = mean ? value - mean[d] : value;
+    squared += double(apart) * apart;
+    out[d] = moved(value, space.gradient[d] + problem.ridge * apart, problem.rate, squares[d]);
   }
   if (problem.out_bias)
     problem.out_bias[row] =
-        moved(bias, sums.bias_gradient + problem.bias_ridge * bias, problem.rate, problem.bias_squares[row]);
-  problem.energies[row] = sums.energy + 0.5 * (problem.ridge * squared + double(problem.bias_ridge) * bias * bias);
+        moved(bias, sums.bias_gradient + problem.bias_ridge * bias_apart, problem.rate, problem.bias_squares[row]);
+  problem.energies[row] = sums.energy + 0.5 * (problem.ridge * squared + double(problem.bias_ridge) * bias_apart * bias_apart);
 }
 
 }  // namespace

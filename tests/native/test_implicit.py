@@ -35,6 +35,7 @@ def problem(n_rows, n_columns, n_factors, seed=1, density=0.3):
 def solved(given, row, linear=None):
     """The minimum of one row's energy, in double."""
     here = slice(given["offsets"][row], given["offsets"][row + 1])
+    linear = linear[row] if linear is not None and linear.ndim == 2 else linear
     points = given["other"][given["columns"][here]].astype(float)
     matrix = np.diag(given["diagonal"].astype(float) + given["ridge"][row])
     matrix += (points * given["weights"][here, None]).T @ points
@@ -48,9 +49,20 @@ def test_with_enough_steps_the_minimum_is_found(n_factors, has_linear):
     given, rng = problem(12, 50, n_factors)
     linear = rng.standard_normal(n_factors).astype(np.float32) if has_linear else None
     out = rng.standard_normal((12, n_factors)).astype(np.float32)
+    _native.descend_rows(**given, out=out, linear=None if linear is None else linear[None], steps=60)
+    for row in range(12):
+        assert_allclose(out[row], solved(given, row, linear), rtol=2e-3, atol=2e-4)
+
+
+def test_every_row_may_have_a_linear_term_of_its_own():
+    given, rng = problem(12, 50, 17)
+    linear = rng.standard_normal((12, 17)).astype(np.float32)
+    out = np.zeros((12, 17), np.float32)
     _native.descend_rows(**given, out=out, linear=linear, steps=60)
     for row in range(12):
         assert_allclose(out[row], solved(given, row, linear), rtol=2e-3, atol=2e-4)
+        if row:  # Another row's would be noticed.
+            assert np.abs(out[row] - solved(given, row, np.roll(linear, 1, axis=0))).max() > 1e-2
 
 
 def test_every_step_goes_down():
@@ -86,7 +98,7 @@ def test_a_row_without_observations_is_where_the_prior_has_it():
     given, _ = problem(4, 30, 8)
     linear = np.arange(8, dtype=np.float32)
     out = np.ones((4, 8), np.float32)
-    _native.descend_rows(**given, out=out, linear=linear, steps=1)
+    _native.descend_rows(**given, out=out, linear=linear[None], steps=1)
     assert_allclose(out[0], linear / (given["diagonal"] + given["ridge"][0]), rtol=1e-5, atol=1e-6)
 
 
@@ -120,7 +132,7 @@ def test_rotation(n, n_factors):
         ("other", np.ones((50, 3), np.float32)),
         ("diagonal", np.ones(3, np.float32)),
         ("ridge", np.ones(3, np.float32)),
-        ("linear", np.ones(3, np.float32)),
+        ("linear", np.ones((1, 3), np.float32)),
         ("steps", -1),
     ],
 )

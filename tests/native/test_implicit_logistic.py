@@ -53,9 +53,9 @@ def start(n_rows, n_factors, biases, rng):
     }
 
 
-def stepped(given, state, *, rate=0.3, key=5, threads=1):
+def stepped(given, state, *, rate=0.3, key=5, threads=1, **means):
     after = {name: None if array is None else array.copy() for name, array in state.items()}
-    _native.step_choices(**given, **after, **SETTINGS, rate=rate, key=key, threads=threads)
+    _native.step_choices(**given, **after, **SETTINGS, rate=rate, key=key, threads=threads, **means)
     return after
 
 
@@ -181,6 +181,28 @@ def test_a_step_is_that_of_the_twin(n_rows, n_columns, n_factors, biases, seed):
             assert_allclose(after["bias_squares"][row], squares, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("biases", [True, False])
+def test_a_step_towards_means_of_the_rows(biases):
+    given, state = problem(5, 30, 17, biases=biases)
+    rng = generator(8)
+    means = {"means": rng.standard_normal((5, 17)).astype(np.float32)}
+    if biases:
+        means["bias_means"] = rng.standard_normal(5).astype(np.float32)
+    after, shown = stepped(given, state, **means), drawn(given)
+    for row in range(5):
+        of_row = cells(given, state, shown, row)
+        own = {"mean": means["means"][row].astype(float), "bias_mean": float(means["bias_means"][row]) if biases else 0}
+        by_factors, by_bias = row_gradient(*of_row, **SETTINGS, **own)
+        expected, _ = adagrad(of_row[0], by_factors, state["squares"][row], 0.3)
+        assert_allclose(after["out"][row], expected, rtol=1e-4, atol=1e-4)
+        assert_allclose(after["energies"][row], row_energy(*of_row, **SETTINGS, **own), rtol=1e-5)
+        wrong, _ = adagrad(of_row[0], row_gradient(*of_row, **SETTINGS)[0], state["squares"][row], 0.3)
+        assert np.abs(after["out"][row] - wrong).max() > 1e-3
+        if biases:
+            expected, _ = adagrad(of_row[1], by_bias, state["bias_squares"][row], 0.3)
+            assert_allclose(after["out_bias"][row], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_step_without_its_weights_would_be_noticed():
     given, state = problem(5, 30, 8)
     after, shown = stepped(given, state), drawn(given)
@@ -248,7 +270,7 @@ def test_steps_go_down():
 # Beliefs
 
 
-def believed(given, *, biases=True, far=0.0, threads=1, roots=True, ridge=0.7, scale=1.0):
+def believed(given, *, biases=True, far=0.0, threads=1, roots=True, ridge=0.7, scale=1.0, row_linear=None):
     """Modes and roots of users who see all columns in the same weights."""
     n_users, (n_items, n_factors) = len(given["offsets"]) - 1, given["other"].shape
     items = given["other"]
@@ -272,6 +294,7 @@ def believed(given, *, biases=True, far=0.0, threads=1, roots=True, ridge=0.7, s
         offset=-1.5,
         means=means,
         roots=out,
+        row_linear=row_linear,
         threads=threads,
     )
     assert status == -1
@@ -311,6 +334,24 @@ def test_modes_and_curvatures(biases, n_factors):
         covariance = roots[user].astype(np.float64) @ roots[user].T.astype(np.float64)
         assert_allclose(np.linalg.inv(covariance), curvature(energy, best.x), rtol=5e-3, atol=5e-3)
         assert_allclose(np.tril(roots[user], -1), 0)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_modes_with_a_prior_of_their_own(biases):
+    given, _ = problem(6, 40, 5, seed=4)
+    linear = generator(9).standard_normal((6, 5 + biases)).astype(np.float32)
+    means, roots = believed(given, biases=biases, row_linear=linear)
+    for user in range(6):
+        shared = user_energy(given, user, biases=biases)
+
+        def energy(x, user=user, shared=shared):
+            common = 0.1 * x[:5].sum() + (0.05 * x[5] if biases else 0)  # which the row's own terms replace
+            return shared(x) + common - linear[user] @ x
+
+        best = minimize(energy, means[user].astype(np.float64), method="BFGS", options={"gtol": 1e-9})
+        assert_allclose(means[user], best.x, atol=1e-3)
+        covariance = roots[user].astype(np.float64) @ roots[user].T.astype(np.float64)
+        assert_allclose(np.linalg.inv(covariance), curvature(energy, best.x), rtol=5e-3, atol=5e-3)
 
 
 def curvature(energy, at, step=1e-4):

@@ -12,21 +12,52 @@ def chances_of(table):
     return (shares + np.bincount(aliases, 1 - shares, minlength=len(table))) / len(table)
 
 
-def row_energy(point, bias, chosen, weights, shown, shown_weights, other, other_bias, *, offset, ridge, bias_ridge):
+def row_energy(
+    point,
+    bias,
+    chosen,
+    weights,
+    shown,
+    shown_weights,
+    other,
+    other_bias,
+    *,
+    offset,
+    ridge,
+    bias_ridge,
+    mean=0,
+    bias_mean=0,
+):
     """Of one row: what it chose, what it was shown, and what holds it back; all in double."""
     yes = offset + other[chosen] @ point + bias + other_bias[chosen]
     no = offset + other[shown] @ point + bias + other_bias[shown]
     cells = np.sum(weights * np.logaddexp(0, -yes)) + np.sum(shown_weights * np.logaddexp(0, no))
-    return cells + 0.5 * (ridge * point @ point + bias_ridge * bias**2)
+    apart = point - mean
+    return cells + 0.5 * (ridge * apart @ apart + bias_ridge * (bias - bias_mean) ** 2)
 
 
-def row_gradient(point, bias, chosen, weights, shown, shown_weights, other, other_bias, *, offset, ridge, bias_ridge):
+def row_gradient(
+    point,
+    bias,
+    chosen,
+    weights,
+    shown,
+    shown_weights,
+    other,
+    other_bias,
+    *,
+    offset,
+    ridge,
+    bias_ridge,
+    mean=0,
+    bias_mean=0,
+):
     """Of the same, by the factors and by the bias."""
     yes = offset + other[chosen] @ point + bias + other_bias[chosen]
     no = offset + other[shown] @ point + bias + other_bias[shown]
     slopes = np.concatenate([-weights * expit(-yes), shown_weights * expit(no)])
     points = other[np.concatenate([chosen, shown])]
-    return slopes @ points + ridge * point, slopes.sum() + bias_ridge * bias
+    return slopes @ points + ridge * (point - mean), slopes.sum() + bias_ridge * (bias - bias_mean)
 
 
 def adagrad(values, gradient, squares, rate):

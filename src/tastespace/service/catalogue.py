@@ -169,7 +169,9 @@ class Stocked:
 
 def can_grow(recommender: Recommender) -> bool:
     """Whether the model can take new items without being fitted again, and has the ratings that it needs for it."""
-    return recommender.kept_up is not None and len(recommender.ratings_) > 0
+    features = recommender.ratings_.item_features
+    by_features = recommender.placed is not None and features is not None
+    return (recommender.kept_up is not None or by_features) and len(recommender.ratings_) > 0
 
 
 def stocked(recommender: Recommender, stored: Sequence[StoredItem]) -> Stocked:

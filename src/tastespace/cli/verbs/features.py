@@ -40,7 +40,7 @@ def show(model: Model, json: Json = False) -> None:
     width = max(len(label) for label, _ in lines)
     texts = [f"{label:<{width}}  {text}" for label, text in lines]
     if importance is None:
-        texts.append(f"{type(recommender).__name__} does not say how much they explain; BPMF does")
+        texts.append(f"{type(recommender).__name__} does not say how much they explain; BPMF and ImplicitALS do")
     console.print_result(json, content, *texts)
     if importance is not None and not json:
         console.print_line("")

@@ -485,6 +485,7 @@ def _time(work: Callable[[], Any]) -> float:
 HOW = {  # a model was updated, in words
     "warm restart": "warm restart: {sweeps} sweeps of warm-up, then new draws of everything,",
     "kept draws": "draws kept: users and new items use their new ratings, old items are unchanged;",
+    "new items placed": "new items are where their features put them, all else is unchanged;",
     "fitted again": "{name} has no draws to keep: fitted again on all ratings",
     "nothing new": "nothing new: the model is unchanged;",
 }

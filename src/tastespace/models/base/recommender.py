@@ -65,6 +65,8 @@ class Recommender(ABC):
     # Abilities of some models; None for the others.
     kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws, for all current ratings
     restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that continue from the end of the old ones
+    # Items that nobody has rated, placed by their features without a fit; it returns None if the model has none.
+    placed: ClassVar[Callable[..., Posterior | None] | None] = None
     warns = True  # remarks of answers become Python warnings, for interactive use
 
     @abstractmethod
@@ -211,7 +213,8 @@ class Recommender(ABC):
         features believe of a new item what its features tell, and are as unsure as they should be; for others it is an
         item like any.
 
-        Draws are kept, as in `update` without a restart; a model without draws is fitted again.
+        Draws are kept, as in `update` without a restart, and point estimates of a model that learns from features;
+        any other model is fitted again.
         """
         self.require_fitted()
         described, remarks = new_items(items, self.ratings_)

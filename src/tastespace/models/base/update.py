@@ -37,7 +37,7 @@ UNLIKE = "new ratings do not fit those of the model: user {user!r} rated item {i
 IF_CHANGED = "if the scale has changed, fit again on all ratings"
 
 Sweeps = int | Literal["auto"]
-How = Literal["nothing new", "kept draws", "warm restart", "fitted again"]
+How = Literal["nothing new", "kept draws", "new items placed", "warm restart", "fitted again"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,11 @@ def conclude(
             )
         if news.is_nothing:
             return posterior, news
+        is_new_items_only = not news.ratings and not news.new_users
+        if is_new_items_only and new.placed is not None:
+            placed = new.placed(posterior, merged.ratings)
+            if placed is not None:
+                return placed, replace(news, how="new items placed")
         return new.infer(merged.ratings, generator(seed), observer), replace(news, how="fitted again")
     seen = old.seen_.after(news, merged.ratings)
     posterior = new.kept_up(posterior, merged, seen, seed)

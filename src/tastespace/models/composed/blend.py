@@ -39,7 +39,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base import posterior as base
 from tastespace.models.composed.choice import ChoiceModel, PairWeights, gram_of, inverse_of, propensities, without
-from tastespace.models.composed.joint import HeldOut
+from tastespace.models.composed.joint import HeldOut, described_users
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
 from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
 from tastespace.parameters import check_number
@@ -296,7 +296,7 @@ class Blend(ImplicitALS):
             rest, factors = others.by_user.take(held.rows), None
             if weight != 0 and len(held.rows):
                 learned = self.infer_factors(others, settings, np.random.default_rng(0), silent)
-                people = base.People.new_users(rest)
+                people = replace(base.People.new_users(rest), features=described_users(observed, held.rows))
                 belief = learned.believe(people, threads.resolve(self.threads))
                 factors = np.vstack([block for _, block in base.score_blocks(belief, len(people), observed.n_items)])
             search = Search(side, observed.by_user.take(held.rows), rest, held.held, factors)
@@ -313,6 +313,13 @@ class Blend(ImplicitALS):
             observer(Progress("blending", 3, 3))
         factors_posterior = self.infer_factors(observed, settings, rng, observer)
         return BlendPosterior(linear, factors_posterior, float(regularization), float(weight))
+
+    def placed(self, posterior: BlendPosterior, observed: Ratings) -> BlendPosterior | None:  # type: ignore[override]
+        factors = super().placed(posterior.factors, observed)
+        if factors is None:
+            return None
+        linear = posterior.linear.with_items(observed.n_items, posterior.regularization)
+        return replace(posterior, factors=factors, linear=linear)
 
     @property
     def factors_posterior(self) -> DrawsPosterior:

@@ -37,7 +37,7 @@ the items with the largest C.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -135,6 +135,11 @@ class ByItems:
 
     entering = times  # rows of weights, as far as G has them, times P
 
+    def with_items(self, n: int, penalty: float) -> ByItems:
+        more = n - len(self.diagonal)
+        diagonal = np.concatenate([self.diagonal, np.full(more, 1 / penalty, np.float32)])
+        return replace(self, matrix=np.pad(self.matrix, (0, more)), diagonal=diagonal)
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         sizes = np.sqrt(self.diagonal)
         scales = 1 / (np.float32(self.unit) * sizes)
@@ -189,6 +194,15 @@ class ByUsers:
         return (rows.toarray() - np.vstack(each) / self.diagonal).astype(np.float32)
 
     entering = times
+
+    def with_items(self, n: int, penalty: float) -> ByUsers:
+        import scipy.sparse
+
+        more, own = n - len(self.diagonal), self.weights
+        weights = scipy.sparse.csr_array((own.data, own.indices, own.indptr), shape=(own.shape[0], n))
+        penalties = np.concatenate([self.penalties, np.full(more, penalty)])
+        diagonal = np.concatenate([self.diagonal, np.full(more, 1 / penalty)])
+        return replace(self, weights=weights, penalties=penalties, diagonal=diagonal)
 
     def by_items(self) -> ByItems:
         """The same as weights between items, some rows at a time."""
@@ -250,6 +264,12 @@ class LowRank:
         for some in blocks(len(items), queries.shape[1], BLOCK_WEIGHTS):
             met[some] = np.einsum("nd,nd->n", queries[places[some]], self.vectors[items[some]])
         return np.asarray(own - (own / self.penalties[items] - met) / self.diagonal[items], np.float32)
+
+    def with_items(self, n: int, penalty: float) -> LowRank:
+        more = n - len(self.diagonal)
+        penalties = np.concatenate([self.penalties, np.full(more, penalty, np.float32)])
+        diagonal = np.concatenate([self.diagonal, np.full(more, 1 / penalty, np.float32)])
+        return replace(self, vectors=np.pad(self.vectors, ((0, more), (0, 0))), penalties=penalties, diagonal=diagonal)
 
     def _met(self, rows: scipy.sparse.csr_array, scales: FloatArray) -> FloatMatrix:
         with threads.one_blas_thread():
@@ -355,6 +375,11 @@ class ChoiceModel:
     @property
     def n_items(self) -> int:
         return len(self.shares)
+
+    def with_items(self, n: int, regularization: float) -> ChoiceModel:
+        """The same for n items, the last of which nobody has: as it would be learned again, without doing so."""
+        shares = np.concatenate([self.shares, np.zeros(n - self.n_items, np.float32)])
+        return ChoiceModel(self.pairs, shares, self.inverse.with_items(n, regularization))
 
     def propensities(self, history: CSR) -> FloatMatrix:
         """C: one row a user, one column an item."""

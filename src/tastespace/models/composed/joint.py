@@ -111,6 +111,12 @@ class HeldOut:
         return cls(rows, by_user.take(rows), by_user.masked(~is_held).take(rows), flags, held.take(rows))
 
 
+def described_users(observed: Ratings, rows: IntArray) -> Any:
+    """The features of some users, one sparse row each; None if there are none."""
+    features = observed.user_features
+    return features.matrix[rows] if features is not None and features.n_columns else None
+
+
 class Found(NamedTuple):
     """What a search found."""
 
@@ -638,7 +644,7 @@ class Joint(BPMF):
         if len(held.rows) and "auto" in (self.weight, self.regularization):
             short, others = self._plain().set_params(**SHORT_CHAIN), observed.masked(~held.is_held)
             learned = short.infer_ratings(others, rng, silent, is_final=False)
-            people = base.People.new_users(held.rest)
+            people = replace(base.People.new_users(held.rest), features=described_users(observed, held.rows))
             found = Search.of(observed, held, learned.believe(people, threads.resolve(self.threads)))
         observer(Progress("choosing the order of lists", 1, 3))
         regularization, weight, curve = USUAL_REGULARIZATION, USUAL_WEIGHT, ChoiceCurve.nothing(_mean_share(observed))

@@ -25,6 +25,7 @@ from tastespace.models.base.results import FeatureImportance, Noisiness
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
 from tastespace.models.factorization.gibbs import update
+from tastespace.models.factorization.gibbs.feature_draws import importance_of
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems, Watch, Watched, trace_of
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
@@ -402,32 +403,8 @@ class BPMF(Recommender):
 
         The model must have been fitted on ratings with features (`Ratings.with_item_features`, `with_user_features`).
         """
-        self.require_fitted()
         draws = self.rating_posterior.draws
-        sides = [("user", draws.user_features), ("item", draws.item_features)]
-        rows = [
-            (side, group.name, len(group), kept.shares[:, place], kept.group_precisions[:, place])
-            for side, kept in sides
-            if kept is not None
-            for place, group in enumerate(kept.groups)
-        ]
-        if not rows:
-            raise InvalidParameterError(
-                "feature_importance needs features, and this model was fitted without; expected a fit on "
-                "ratings.with_item_features(...) or with_user_features(...)"
-            )
-        rows.sort(key=lambda row: -float(row[3].mean()))
-        shares = np.array([row[3] for row in rows])
-        low, high = np.quantile(shares, [0.05, 0.95], axis=1)
-        return FeatureImportance(
-            side=[row[0] for row in rows],
-            group=[row[1] for row in rows],
-            n_features=[row[2] for row in rows],
-            share=shares.mean(axis=1).astype(np.float32),
-            low=low.astype(np.float32),
-            high=high.astype(np.float32),
-            precision=np.array([row[4].mean() for row in rows], np.float32),
-        )
+        return importance_of(draws.user_features, draws.item_features)
 
     def erratic_users(self, n: int = 10) -> Noisiness:
         """The users whose ratings are hardest to predict, most erratic first; needs `likelihood="heteroscedastic"`."""

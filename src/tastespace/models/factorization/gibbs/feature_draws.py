@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.results import FeatureImportance
 from tastespace.models.factorization.priors.design import BAG, Group, bag_of
 
 
@@ -77,3 +79,31 @@ class FeatureDraws:
             tuple(Group(name, *ends) for name, ends in zip(names, starts, strict=True)),
             contiguous(arrays[f"{side}_group_shares"], np.float64),
         )
+
+
+def importance_of(of_users: FeatureDraws | None, of_items: FeatureDraws | None) -> FeatureImportance:
+    """What each group of both sides explains."""
+    sides = [("user", of_users), ("item", of_items)]
+    rows = [
+        (side, group.name, len(group), kept.shares[:, place], kept.group_precisions[:, place])
+        for side, kept in sides
+        if kept is not None
+        for place, group in enumerate(kept.groups)
+    ]
+    if not rows:
+        raise InvalidParameterError(
+            "feature_importance needs features, and this model was fitted without; expected a fit on "
+            "ratings.with_item_features(...) or with_user_features(...)"
+        )
+    rows.sort(key=lambda row: -float(row[3].mean()))
+    shares = np.array([row[3] for row in rows])
+    low, high = np.quantile(shares, [0.05, 0.95], axis=1)
+    return FeatureImportance(
+        side=[row[0] for row in rows],
+        group=[row[1] for row in rows],
+        n_features=[row[2] for row in rows],
+        share=shares.mean(axis=1).astype(np.float32),
+        low=low.astype(np.float32),
+        high=high.astype(np.float32),
+        precision=np.array([row[4].mean() for row in rows], np.float32),
+    )

@@ -10,6 +10,9 @@ sums over all rows of the other side (Hu, Koren and Volinsky 2008). With z_j = (
 
 over what it chose. `descend` uses conjugate gradients, in coordinates in which Z^T Z is diagonal: a step then costs no
 more than a pass over the chosen cells. `solve` factors a matrix per row.
+
+Where users or items have features, l_i |x_i - m_i|^2 takes the place of l_i |x_i|^2 (`feature_means`), and rows without
+any choices are in no sum.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, NonFiniteStateError
 from tastespace.inference.transition import Stats
+from tastespace.models.factorization.implicit.feature_means import Coefficients, FeatureMeans, is_described
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, solve_rows
 
 Growth = Literal["log", "linear", "none"]
@@ -107,25 +111,33 @@ class Others:
     linear: DoubleArray  # W: -Z^T d
 
     @classmethod
-    def of(cls, points: FloatMatrix, has_biases: bool, threads: int) -> Others:
-        """The other side, given its rows (factors, bias)."""
+    def of(cls, points: FloatMatrix, has_biases: bool, threads: int, is_counted: BoolArray | None = None) -> Others:
+        """The other side, given its rows (factors, bias); those that are not counted are in no sum."""
         bias = None
         if has_biases:
             bias = contiguous(points[:, -1], np.float32)
             points = points.copy()
             points[:, -1] = 1
+        if is_counted is not None and not is_counted.all():
+            points = points * is_counted[:, None].astype(np.float32)
+            bias = None if bias is None else bias * is_counted.astype(np.float32)
         linear = np.zeros(points.shape[1])
         if bias is not None:
             linear -= np.sum(points * bias[:, None], axis=0, dtype=np.float64)
         return cls(points, _gram(points, threads), bias, linear)
 
 
-def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> FloatMatrix:
+def solve(
+    chosen: Chosen, other: Others, ridge: FloatArray, threads: int, means: FloatMatrix | None = None
+) -> FloatMatrix:
     """The minimum of each row; in double, since with more factors than columns only the ridge regularizes it."""
     weights = np.maximum(chosen.weights, MIN_WEIGHT).astype(np.float64)
     side = RatingBlock(chosen.offsets, chosen.columns, chosen.pulls(other) / weights, weights=weights)
     width = other.points.shape[1]
-    prior = RowPrior(precision=other.gram, linear=other.linear.reshape(1, width), ridge=contiguous(ridge, np.float64))
+    linear = other.linear.reshape(1, width)
+    if means is not None:
+        linear = linear + ridge[:, None].astype(np.float64) * means
+    prior = RowPrior(precision=other.gram, linear=linear, ridge=contiguous(ridge, np.float64))
     points = Factors(other.points.astype(np.float64))
     try:
         solved = solve_rows(side, points, prior, name="row", threads=threads)
@@ -138,7 +150,13 @@ def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> Flo
 
 
 def descend(
-    chosen: Chosen, other: Others, ridge: FloatArray, start: FloatMatrix, steps: int, threads: int
+    chosen: Chosen,
+    other: Others,
+    ridge: FloatArray,
+    start: FloatMatrix,
+    steps: int,
+    threads: int,
+    means: FloatMatrix | None = None,
 ) -> FloatMatrix:
     """A few conjugate-gradient steps from the start."""
     diagonal, turn = np.linalg.eigh(other.gram)
@@ -146,6 +164,11 @@ def descend(
     rows, points = np.empty_like(start), np.empty_like(other.points)
     _native.rotate_rows(start, forth, rows, threads)
     _native.rotate_rows(other.points, forth, points, threads)
+    linear = (other.linear @ turn).astype(np.float32).reshape(1, -1)
+    if means is not None:
+        turned = np.empty_like(start)
+        _native.rotate_rows(contiguous(means, np.float32), forth, turned, threads)
+        linear = linear + ridge[:, None] * turned
     _native.descend_rows(
         chosen.offsets,
         chosen.columns,
@@ -155,7 +178,7 @@ def descend(
         np.maximum(diagonal, 0).astype(np.float32),
         contiguous(ridge, np.float32),
         rows,
-        linear=(other.linear @ turn).astype(np.float32),
+        linear=contiguous(linear, np.float32),
         steps=steps,
         threads=threads,
     )
@@ -171,12 +194,23 @@ def scores_of(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases
     return contiguous(row_scores(side, rows, others, threads=threads), np.float32)
 
 
-def errors(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases: bool, threads: int) -> float:
+def errors(
+    chosen: Chosen,
+    users: FloatMatrix,
+    items: FloatMatrix,
+    has_biases: bool,
+    threads: int,
+    are_counted: tuple[BoolArray | None, BoolArray | None] = (None, None),
+) -> float:
     """sum c (p - s)^2 over all cells: s^2 of all, by sums over rows, corrected for the chosen ones."""
     of_users, of_items = users, items
     if has_biases:  # Rows whose inner products are scores: (u, c, 1) and (v, 1, d).
         of_users = np.hstack([users, np.ones((len(users), 1), np.float32)])
         of_items = np.hstack([items[:, :-1], np.ones((len(items), 1), np.float32), items[:, -1:]])
+    of_users, of_items = (
+        rows if counted is None else rows[counted]
+        for rows, counted in zip((of_users, of_items), are_counted, strict=True)
+    )
     everywhere = float(np.sum(_gram(of_users, threads) * _gram(of_items, threads)))
     scores = scores_of(chosen, users, items, has_biases, threads).astype(np.float64)
     return everywhere + float(np.sum((1 + chosen.weights.astype(np.float64)) * (1 - scores) ** 2 - scores**2))
@@ -225,11 +259,16 @@ class ImplicitState:
 
     users: FloatMatrix
     items: FloatMatrix
+    of_users: Coefficients | None = None  # of their features, if they have any
+    of_items: Coefficients | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class AlternatingChoices:
-    """One sweep: items given users, then users given items, so that users equal their fold-in."""
+    """One sweep: items given users, then users given items, so that users equal their fold-in.
+
+    Coefficients of features are found from the new items, and from the users of the last sweep.
+    """
 
     observed: Ratings
     confidence: Confidence
@@ -239,6 +278,7 @@ class AlternatingChoices:
     solver: Solver
     steps: int
     threads: int
+    feature_strength: float = 1.0
 
     @cached_property
     def by_user(self) -> Chosen:
@@ -251,8 +291,30 @@ class AlternatingChoices:
     @cached_property
     def ridges(self) -> tuple[FloatArray, FloatArray]:
         """The penalties of users and of items."""
-        n_users, n_items = len(self.by_user), len(self.by_item)
+        n_users, n_items = (
+            int(np.count_nonzero(pairs.counts)) if is_described(features) else len(pairs)
+            for pairs, features in (
+                (self.observed.by_user, self.observed.user_features),
+                (self.observed.by_item, self.observed.item_features),
+            )
+        )
         return self.ridge.of(self.by_user, n_items), self.ridge.of(self.by_item, n_users)
+
+    @cached_property
+    def means(self) -> tuple[FeatureMeans | None, FeatureMeans | None]:
+        """The features of users and of items."""
+        observed, (of_users, of_items) = self.observed, self.ridges
+        how = self.feature_strength, self.threads
+        return (
+            FeatureMeans.of(observed.user_features, observed.by_user, observed.n_items, of_users, *how),
+            FeatureMeans.of(observed.item_features, observed.by_item, observed.n_users, of_items, *how),
+        )
+
+    @cached_property
+    def are_counted(self) -> tuple[BoolArray | None, BoolArray | None]:
+        """Which users and which items have choices, where others would be seen by their features."""
+        of_users, of_items = (None if side is None or side.is_counted.all() else side.is_counted for side in self.means)
+        return of_users, of_items
 
     def init(self, rng: Generator) -> ImplicitState:
         """Small positive factors, no biases."""
@@ -263,7 +325,9 @@ class AlternatingChoices:
                 rows[:, -1] = 0
             return rows
 
-        return ImplicitState(points(len(self.by_user)), points(len(self.by_item)))
+        users, items = points(len(self.by_user)), points(len(self.by_item))
+        of_users, of_items = (None if side is None else side.start(users.shape[1]) for side in self.means)
+        return ImplicitState(users, items, of_users, of_items)
 
     def step(self, state: ImplicitState, rng: Generator) -> tuple[ImplicitState, Stats]:
         state = self.moved(state)
@@ -277,21 +341,35 @@ class AlternatingChoices:
         return state, {"loss": loss}
 
     def moved(self, state: ImplicitState) -> ImplicitState:
-        of_users, of_items = self.ridges
-        items = self._rows(self.by_item, state.users, of_items, state.items)
-        return ImplicitState(self._rows(self.by_user, items, of_users, state.users), items)
+        (users, items), (of_users, of_items) = (state.users, state.items), (state.of_users, state.of_items)
+        features_of_users, features_of_items = self.means
+        items = self._rows(1, items, of_items, users)
+        if features_of_items is not None and of_items is not None:
+            of_items = features_of_items.found(items, of_items)
+            items = features_of_items.placed(items, of_items)
+        if features_of_users is not None and of_users is not None:
+            of_users = features_of_users.found(users, of_users)
+        users = self._rows(0, users, of_users, items)
+        return ImplicitState(users, items, of_users, of_items)
 
     def loss(self, state: ImplicitState) -> float:
         """E."""
-        of_cells = errors(self.by_user, state.users, state.items, self.has_biases, self.threads)
-        of_users, of_items = map(held_back, (state.users, state.items), self.ridges)
-        return 0.5 * (of_cells + of_users + of_items)
+        own = (state.users, state.of_users), (state.items, state.of_items)
+        total = errors(self.by_user, state.users, state.items, self.has_biases, self.threads, self.are_counted)
+        for (rows, at), ridge, means in zip(own, self.ridges, self.means, strict=True):
+            total += held_back(rows, ridge) if means is None or at is None else means.held_back(rows, at)
+        return 0.5 * total
 
-    def _rows(self, chosen: Chosen, other: FloatMatrix, ridge: FloatArray, start: FloatMatrix) -> FloatMatrix:
-        others = Others.of(other, self.has_biases, self.threads)
+    def _rows(self, side: int, rows: FloatMatrix, at: Coefficients | None, other: FloatMatrix) -> FloatMatrix:
+        """The rows of a side given the other one, and the coefficients of their features."""
+        chosen, ridge, features = (self.by_user, self.by_item)[side], self.ridges[side], self.means[side]
+        others = Others.of(other, self.has_biases, self.threads, self.are_counted[1 - side])
+        means = None if features is None or at is None else features.means(at)
         if self.solver == "cholesky":
-            return solve(chosen, others, ridge, self.threads)
-        return descend(chosen, others, ridge, start, self.steps, self.threads)
+            rows = solve(chosen, others, ridge, self.threads, means)
+        else:
+            rows = descend(chosen, others, ridge, rows, self.steps, self.threads, means)
+        return rows if features is None or at is None else features.placed(rows, at)
 
 
 def held_back(points: FloatMatrix, ridge: FloatArray) -> float:

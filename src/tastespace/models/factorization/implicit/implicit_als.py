@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
 from tastespace.arrays import DoubleArray, FloatMatrix
+from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
+from tastespace.models.base.results import FeatureImportance
+from tastespace.models.factorization.gibbs.feature_draws import FeatureDraws, importance_of
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit import cells as one_class
+from tastespace.models.factorization.implicit.feature_means import Coefficients, FeatureMeans
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
 from tastespace.models.factorization.likelihoods.base import ServedLikelihood, Units
 from tastespace.models.factorization.likelihoods.confidence_cells import ConfidenceCells, matched_variance
@@ -43,6 +47,10 @@ class ImplicitALS(OneClass):
     solves every row exactly: slower, and hardly better. Stops when a sweep lowers the loss by less than `tolerance` of
     itself, after at most `sweeps`.
 
+    Rows are regularized towards what the features of users and items tell (`Ratings.with_item_features`), and new items
+    and users are placed by them. `feature_regularization` shrinks their coefficients: with 1 a group of features is
+    expected to tell as much of a row as it leaves open; with more, it takes more rows to show that it does.
+
     Predictions are preferences: near 0 for what is not chosen, near 1 for what is. They are not probabilities.
     """
 
@@ -56,6 +64,7 @@ class ImplicitALS(OneClass):
     steps: int = 3
     sweeps: int = 15
     tolerance: float = 1e-4
+    feature_regularization: float = 1.0
 
     search_space = {
         "n_factors": MANY_FACTORS,
@@ -63,6 +72,7 @@ class ImplicitALS(OneClass):
         "regularization": Range(0.0001, 0.3, unit=cells),
     }
     posterior_class = DrawsPosterior
+    learns_features = True
 
     def check(self) -> None:
         super().check()
@@ -73,6 +83,7 @@ class ImplicitALS(OneClass):
         for name in ("steps", "sweeps"):
             check_int(name, getattr(self, name), least=1)
         check_number("tolerance", self.tolerance, least=0)
+        check_number("feature_regularization", self.feature_regularization, above=0)
 
     @classmethod
     def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
@@ -97,6 +108,17 @@ class ImplicitALS(OneClass):
             stop = small_change("loss", self.tolerance)
             state, trace = ascend(transition, None, rng, steps=self.sweeps, stop=stop, observer=observer)
             return self._concluded(transition, state, np.array([stats["loss"] for stats in trace]))
+
+    def placed(self, posterior: DrawsPosterior, observed: Ratings) -> DrawsPosterior | None:
+        return with_placed_items(posterior, observed)
+
+    def feature_importance(self) -> FeatureImportance:
+        """How much each group of features explains of what users and items are like; see `FeatureImportance`.
+
+        Shares have no intervals: the coefficients are one estimate. `precision` is that of the penalty.
+        """
+        draws = self.factors_posterior.draws
+        return importance_of(draws.user_features, draws.item_features)
 
     @property
     def strength_(self) -> float:
@@ -134,25 +156,84 @@ class ImplicitALS(OneClass):
     def _bind(self, observed: Ratings, settings: Settings, n_factors: int) -> one_class.AlternatingChoices:
         confidence = one_class.Confidence(settings.strength, self.growth)
         ridge, n_threads = one_class.Ridge(settings.ridge, self.weighting == "weighted"), threads.resolve(self.threads)
-        rest = (n_factors, self.biases, self.solver, self.steps, n_threads)
+        rest = (n_factors, self.biases, self.solver, self.steps, n_threads, self.feature_regularization)
         return one_class.AlternatingChoices(observed, confidence, ridge, *rest)
 
     def _concluded(
         self, transition: one_class.AlternatingChoices, state: one_class.ImplicitState, losses: DoubleArray
     ) -> DrawsPosterior:
         confidence, ridge = transition.confidence, transition.ridge
-        users = Populations.of_rows(state.users, self.biases)
-        variance = matched_variance(users, state.items, self.biases, ridge.strength)
+        (means_of_users, means_of_items), (_, is_counted) = transition.means, transition.are_counted
+        users, items = (
+            side_of(rows, at, means, other, self.biases, with_bag=axis == "user")
+            for rows, at, means, other, axis in (
+                (state.users, state.of_users, means_of_users, state.items, "user"),
+                (state.items, state.of_items, means_of_items, state.users, "item"),
+            )
+        )
+        variance = matched_variance(users.population, state.items, self.biases, ridge.strength, is_counted)
         scores = one_class.scores_of(transition.by_user, state.users, state.items, self.biases, transition.threads)
-        likelihood = ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses)
+        likelihood = ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses, is_counted)
         units = Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64)))
-        return one_draw(users, state.items, 1 / variance, self.biases, likelihood, units)
+        return one_draw(users, items, state.items, 1 / variance, self.biases, likelihood, units)
+
+
+class Side(NamedTuple):
+    """What is kept of the rows of one side: their normal, and the coefficients of their features, if they have any."""
+
+    population: Populations
+    features: FeatureDraws | None
+
+
+def side_of(
+    rows: FloatMatrix,
+    at: Coefficients | None,
+    means: FeatureMeans | None,
+    other: FloatMatrix,
+    has_biases: bool,
+    *,
+    with_bag: bool,
+) -> Side:
+    """A side given its rows (factors and, last, biases), the coefficients of its features, and the other side."""
+    if means is None or at is None:
+        return Side(Populations.of_rows(rows, has_biases), None)
+    population = means.population(rows, at, has_biases)
+    return Side(population, means.kept(rows, at, other, has_biases, with_bag=with_bag))
 
 
 def one_draw(
-    users: Populations, items: FloatMatrix, alpha: float, has_biases: bool, likelihood: ServedLikelihood, units: Units
+    of_users: Side,
+    of_items: Side,
+    items: FloatMatrix,
+    alpha: float,
+    has_biases: bool,
+    likelihood: ServedLikelihood,
+    units: Units,
 ) -> DrawsPosterior:
     """A posterior of one draw: items without uncertainty (factors and, last, biases), in units of their scores."""
-    new_items = Populations.of_rows(items, has_biases)
-    draws = ItemDraws(items[:, None, :], users, new_items, np.array([alpha]), has_biases, 0.0, 1.0, likelihood)
+    draws = ItemDraws(
+        *(items[:, None, :], of_users.population, of_items.population, np.array([alpha]), has_biases, 0.0, 1.0),
+        likelihood,
+        user_features=of_users.features,
+        item_features=of_items.features,
+    )
     return DrawsPosterior(draws, units)
+
+
+def with_placed_items(posterior: DrawsPosterior, observed: Ratings) -> DrawsPosterior | None:
+    """The posterior of one draw with the items of the ratings that it lacks, where their features put them.
+
+    None if it was learned without features of items: then an item that nobody has chosen is like any other one.
+    """
+    draws, n_known = posterior.draws, len(posterior.draws.items)
+    if draws.item_features is None:
+        return None
+    new_rows = np.arange(n_known, observed.n_items)
+    features = observed.item_features
+    attributes = features.matrix[new_rows] if features is not None and features.n_columns else None
+    new = draws.unknown_item + draws.item_features.shifts(attributes, CSR.empty(len(new_rows)))
+    items = np.concatenate([draws.items, new.astype(np.float32)])
+    likelihood = draws.likelihood
+    if isinstance(likelihood, ConfidenceCells):
+        likelihood = likelihood.with_items(items[:, 0])
+    return replace(posterior, draws=replace(draws, items=items, likelihood=likelihood))

@@ -5,6 +5,7 @@
     E = sum over chosen of b_ij log(1 + exp(-s_ij)) + sum over not chosen of w_ij log(1 + exp(s_ij))
         + l/2 (sum |u_i|^2 + sum |v_j|^2 + sum c_i^2 + sum d_j^2)
 
+Where users or items have features, their rows are regularized towards what these tell (`feature_means`).
 (Johnson 2014). b is 1 + strength * f(count), w that of `negatives`, and g a constant, the logarithm of sum b / sum w:
 the score of a cell about which nothing is known. An epoch takes one step of all items given the users, and one of all
 users given the items. The gradient of a row is that of all its choices and of cells drawn for this step; each of its
@@ -14,7 +15,7 @@ other side, and draws from its own stream: so rows can be moved in any order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -31,10 +32,12 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.gibbs.item_draws import Populations
+from tastespace.models.base.results import FeatureImportance
+from tastespace.models.factorization.gibbs.feature_draws import importance_of
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import Confidence, Growth
-from tastespace.models.factorization.implicit.implicit_als import one_draw
+from tastespace.models.factorization.implicit.feature_means import Coefficients, FeatureMeans
+from tastespace.models.factorization.implicit.implicit_als import one_draw, side_of, with_placed_items
 from tastespace.models.factorization.implicit.negatives import Drawing, Law, Panel, Unchosen
 from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
@@ -88,6 +91,12 @@ class Rows:
         factors, bias = self.at.factors, self.at.bias
         return np.asarray(factors if bias is None else np.hstack([factors, bias[:, None]]), np.float32)
 
+    def placed(self, features: FeatureMeans, at: Coefficients) -> Rows:
+        """These rows, with those without any choices where their features put them."""
+        points, n_factors = features.placed(self.points(), at), self.at.factors.shape[1]
+        bias = None if self.at.bias is None else contiguous(points[:, n_factors], np.float32)
+        return replace(self, at=Factors(contiguous(points[:, :n_factors], np.float32), bias))
+
     def squared(self) -> float:
         """The sum of the squares of all numbers."""
         return float(np.sum(np.square(self.points(), dtype=np.float64)))
@@ -99,6 +108,8 @@ class LogisticState:
 
     users: Rows
     items: Rows
+    of_users: Coefficients | None = None  # of their features, if they have any
+    of_items: Coefficients | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +124,7 @@ class LogisticDescent:
     n_factors: int
     has_biases: bool
     threads: int
+    means: tuple[FeatureMeans | None, FeatureMeans | None] = (None, None)  # the features of users and of items
 
     @cached_property
     def by_user(self) -> Shown:
@@ -129,20 +141,52 @@ class LogisticDescent:
 
     def init(self, rng: Generator) -> LogisticState:
         users = Rows.start(len(self.by_user), self.n_factors, self.has_biases, rng)
-        return LogisticState(users, Rows.start(len(self.by_item), self.n_factors, self.has_biases, rng))
+        items = Rows.start(len(self.by_item), self.n_factors, self.has_biases, rng)
+        of_users, of_items = (
+            None if means is None else means.start(self.n_factors + self.has_biases) for means in self.means
+        )
+        return LogisticState(users, items, of_users, of_items)
 
     def step(self, state: LogisticState, rng: Generator) -> tuple[LogisticState, Stats]:
-        items, _ = self.moved(self.by_item, state.items, state.users, int(rng.integers(1 << 63)))
-        users, loss = self.moved(self.by_user, state.users, items, int(rng.integers(1 << 63)))
-        return LogisticState(users, items), {"loss": loss}
+        (users, items), (of_users, of_items) = (state.users, state.items), (state.of_users, state.of_items)
+        features_of_users, features_of_items = self.means
+        items, _ = self.moved(self.by_item, items, users, int(rng.integers(1 << 63)), features_of_items, of_items)
+        of_items = _found(features_of_items, items, of_items)
+        of_users = _found(features_of_users, users, of_users)
+        held_back = None
+        if features_of_items is not None and of_items is not None:
+            held_back = features_of_items.held_back(items.points(), of_items)
+        key = int(rng.integers(1 << 63))
+        users, loss = self.moved(self.by_user, users, items, key, features_of_users, of_users, held_back)
+        if features_of_users is not None and of_users is not None:
+            loss += 0.5 * features_of_users.held_back_coefficients(of_users)
+        return LogisticState(users, items, of_users, of_items), {"loss": loss}
 
-    def moved(self, shown: Shown, rows: Rows, other: Rows, key: int) -> tuple[Rows, float]:
-        """One step of all rows, and E before it, estimated from the cells drawn for the step."""
+    def moved(
+        self,
+        shown: Shown,
+        rows: Rows,
+        other: Rows,
+        key: int,
+        features: FeatureMeans | None = None,
+        at: Coefficients | None = None,
+        held_back: float | None = None,
+    ) -> tuple[Rows, float]:
+        """One step of all rows, and E before it, estimated from the cells drawn for the step.
+
+        `held_back` is twice the part of E that the other side has by itself, if it has features.
+        """
         after, energies, drawing = (
             Rows(rows.at.each(np.copy), rows.squares.each(np.copy)),
             np.empty(len(shown)),
             shown.drawing,
         )
+        means: dict[str, FloatArray] = {}
+        if features is not None and at is not None:
+            expected = features.means(at)
+            means["means"] = contiguous(expected[:, : self.n_factors], np.float32)
+            if self.has_biases:
+                means["bias_means"] = contiguous(expected[:, -1], np.float32)
         _native.step_choices(
             offsets=shown.offsets,
             columns=shown.columns,
@@ -163,9 +207,18 @@ class LogisticDescent:
             squares=after.squares.factors,
             bias_squares=after.squares.bias,
             energies=energies,
+            **means,
             threads=self.threads,
         )
-        return after, float(energies.sum()) + 0.5 * self.ridge * other.squared()
+        if features is not None and at is not None:
+            after = after.placed(features, at)
+        held_back = self.ridge * other.squared() if held_back is None else held_back
+        return after, float(energies.sum()) + 0.5 * held_back
+
+
+def _found(features: FeatureMeans | None, rows: Rows, at: Coefficients | None) -> Coefficients | None:
+    """The coefficients given the rows."""
+    return None if features is None or at is None else features.found(rows.points(), at)
 
 
 MAX_NEGATIVES = 10_000  # per choice; beyond that a cell would be drawn many times per step
@@ -190,7 +243,9 @@ class LogisticMF(OneClass):
     A choice counts 1 + `strength` * f(count), f given by `growth`: "log" (1 + count), "linear" or "none". With a
     strength above 0 odds are too high by the factor by which choices count more than 1.
 
-    `regularization` shrinks factors and biases. `epochs` are passes over both sides, with steps of `learning_rate`.
+    `regularization` shrinks factors and biases; where users or items have features, towards what these tell, with
+    coefficients that `feature_regularization` shrinks as in `ImplicitALS`. `epochs` are passes over both sides, with
+    steps of `learning_rate`.
     """
 
     n_factors: int = 64
@@ -202,6 +257,7 @@ class LogisticMF(OneClass):
     biases: bool = True
     epochs: int = 30
     learning_rate: float = 0.2
+    feature_regularization: float = 1.0
 
     search_space = {
         "n_factors": MANY_FACTORS,
@@ -210,6 +266,7 @@ class LogisticMF(OneClass):
         "learning_rate": Range(0.03, 1),
     }
     posterior_class = DrawsPosterior
+    learns_features = True
 
     def check(self) -> None:
         super().check()
@@ -220,6 +277,7 @@ class LogisticMF(OneClass):
         check_number("strength", self.strength, least=0)
         check_int("epochs", self.epochs, least=1)
         check_number("learning_rate", self.learning_rate, above=0)
+        check_number("feature_regularization", self.feature_regularization, above=0)
 
     @classmethod
     def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
@@ -231,16 +289,18 @@ class LogisticMF(OneClass):
         self.check_ratings(observed)
         confidence = Confidence(self.strength, self.growth)
         counts = (observed.by_user.counts, observed.by_item.counts)
-        unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts)
+        means = self._means(observed)
+        users, items = (None if side is None or side.is_counted.all() else side.is_counted for side in means)
+        unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts, (users, items))
         settings = (self.regularization, self.learning_rate, self.n_factors, self.biases)
-        transition = LogisticDescent(observed, confidence, unchosen, *settings, threads.resolve(self.threads))
+        transition = LogisticDescent(observed, confidence, unchosen, *settings, threads.resolve(self.threads), means)
         state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
         if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
             raise NonFiniteStateError(
                 f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "
                 f"learning_rate (now {self.learning_rate:g}) or strength (now {self.strength:g})"
             )
-        offset, a_user = transition.offset, unchosen.total / len(unchosen.by_user)
+        offset, a_user = transition.offset, unchosen.total / np.count_nonzero(unchosen.by_user)
         likelihood = LogisticPanel(
             offset,
             confidence=confidence,
@@ -252,5 +312,30 @@ class LogisticMF(OneClass):
             losses=np.array([stats["loss"] for stats in trace]),
         )
         units = Units(0.0, 1.0, np.array([0.0, 1.0]), float(scipy.special.expit(offset)))
-        users = Populations.of_rows(state.users.points(), self.biases)
-        return one_draw(users, state.items.points(), 1.0, self.biases, likelihood, units)
+        user_points, item_points = state.users.points(), state.items.points()
+        of_users = side_of(user_points, state.of_users, means[0], item_points, self.biases, with_bag=True)
+        of_items = side_of(item_points, state.of_items, means[1], user_points, self.biases, with_bag=False)
+        return one_draw(of_users, of_items, item_points, 1.0, self.biases, likelihood, units)
+
+    def _means(self, observed: Ratings) -> tuple[FeatureMeans | None, FeatureMeans | None]:
+        """The features of users and of items."""
+        how = self.feature_regularization, threads.resolve(self.threads)
+        of_users, of_items = (np.full(n, self.regularization, np.float32) for n in (observed.n_users, observed.n_items))
+        return (
+            FeatureMeans.of(observed.user_features, observed.by_user, observed.n_items, of_users, *how),
+            FeatureMeans.of(observed.item_features, observed.by_item, observed.n_users, of_items, *how),
+        )
+
+    def placed(self, posterior: DrawsPosterior, observed: Ratings) -> DrawsPosterior | None:
+        return with_placed_items(posterior, observed)
+
+    def feature_importance(self) -> FeatureImportance:
+        """How much each group of features explains of what users and items are like; see `FeatureImportance`.
+
+        Shares have no intervals: the coefficients are one estimate. `precision` is that of the penalty.
+        """
+        self.require_fitted()
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        draws = posterior.draws
+        return importance_of(draws.user_features, draws.item_features)

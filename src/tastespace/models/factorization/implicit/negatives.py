@@ -28,7 +28,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR, offsets_of
 
 Law = Literal["uniform", "popularity", "weighted"]
@@ -101,15 +101,26 @@ class Unchosen:
     item_popularity: DoubleArray
 
     @classmethod
-    def of(cls, law: Law, per_choice: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> Unchosen:
-        """The weights for users and items with these numbers of choices."""
-        n, n_cells = float(user_counts.sum()), len(user_counts) * len(item_counts)
+    def of(
+        cls,
+        law: Law,
+        per_choice: int,
+        user_counts: NDArray[Any],
+        item_counts: NDArray[Any],
+        are_counted: tuple[BoolArray | None, BoolArray | None] = (None, None),
+    ) -> Unchosen:
+        """The weights for users and items with these numbers of choices; cells of those not counted are in no sum."""
+        users, items = (
+            np.ones(len(counts), np.bool_) if counted is None else counted
+            for counts, counted in zip((user_counts, item_counts), are_counted, strict=True)
+        )
+        n, n_cells = float(user_counts.sum()), int(users.sum()) * int(items.sum())
         of_users, of_items = popularity(user_counts), popularity(item_counts)
         total = n_draws = per_choice * n
         by_user = Chances.of(user_counts).values
-        by_item = of_items if law == "popularity" else even(len(item_counts))
+        by_item = of_items if law == "popularity" else Chances.of(items).values
         if law == "weighted":
-            total, by_user = n_draws * (n_cells / max(n_cells - n, 1.0)), even(len(user_counts))
+            total, by_user = n_draws * (n_cells / max(n_cells - n, 1.0)), Chances.of(users).values
         return cls(law, total, n_draws, by_user, by_item, of_users, of_items)
 
     @cached_property

@@ -17,7 +17,7 @@ compares this with how far they do). A user without choices is drawn from the po
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
 from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.models.base.posterior import PredictiveDistribution
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 
 
-def matched_variance(users: Populations, items: FloatMatrix, has_biases: bool, ridge: float) -> float:
+def matched_variance(
+    users: Populations, items: FloatMatrix, has_biases: bool, ridge: float, is_counted: BoolArray | None = None
+) -> float:
     """sigma^2, of users (factors and, last, biases) and items in the same form."""
-    gram = Others.of(items, has_biases, 1).gram
+    gram = Others.of(items, has_biases, 1, is_counted).gram
     root = users.root(0, has_biases).astype(np.float64)
     free = np.linalg.solve(gram + ridge * np.eye(len(gram)), gram)
     return float(np.trace(root.T @ gram @ root) / max(float(np.trace(free)), 1e-12))
@@ -56,6 +58,7 @@ class ConfidenceCells(base.ServedLikelihood):
     ridge: Ridge
     variance: float  # sigma^2
     losses: DoubleArray  # after each sweep
+    is_counted: BoolArray | None = None  # M: which items have been chosen; None if all count
 
     @property
     def takes_choices(self) -> bool:
@@ -63,16 +66,18 @@ class ConfidenceCells(base.ServedLikelihood):
 
     @cached_property
     def others(self) -> Others:
-        return Others.of(self.items, self.has_biases, 1)
+        return Others.of(self.items, self.has_biases, 1, self.is_counted)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         chosen = Chosen.of(ratings, self.confidence)
-        ridge = self.ridge.of(chosen, len(self.items))
-        means = solve(chosen, self.others, ridge, threads)
+        n_counted = len(self.items) if self.is_counted is None else int(np.count_nonzero(self.is_counted))
+        ridge = self.ridge.of(chosen, n_counted)
+        expected = None if draws.user_means is None else draws.user_means[:, 0]
+        means = solve(chosen, self.others, ridge, threads, expected)
         # A count of 0 is not a choice, as `explain` needs it.
         has_chosen = chosen.total_weights() > 0
         nothing = np.flatnonzero(~has_chosen)
-        means[nothing] = draws.users.mean_row(0, draws.has_biases)
+        means[nothing] = draws.users.mean_row(0, draws.has_biases) if expected is None else expected[nothing]
         if roots is not None:
             with one_blas_thread():
                 for row in np.flatnonzero(has_chosen):
@@ -103,7 +108,12 @@ class ConfidenceCells(base.ServedLikelihood):
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         growth = GROWTHS.index(self.confidence.growth)
         figures = [self.confidence.strength, growth, self.ridge.strength, self.ridge.is_weighted, self.variance]
-        return {"noise": np.array([4], np.uint8), "choices": np.array(figures, np.float64), "losses": self.losses}
+        return {
+            "noise": np.array([4], np.uint8),
+            "choices": np.array(figures, np.float64),
+            "losses": self.losses,
+            **({} if self.is_counted is None else {"is_counted": self.is_counted.astype(np.uint8)}),
+        }
 
     @classmethod
     def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
@@ -115,5 +125,12 @@ class ConfidenceCells(base.ServedLikelihood):
             Ridge(ridge, bool(is_weighted)),
             variance,
             np.asarray(arrays["losses"], np.float64),
+            arrays["is_counted"].astype(np.bool_) if "is_counted" in arrays else None,
         )
         return cells, {}
+
+    def with_items(self, items: FloatMatrix) -> ConfidenceCells:
+        """The same for all these items, of which the last ones have not been chosen yet."""
+        counted = np.ones(len(self.items), np.bool_) if self.is_counted is None else self.is_counted
+        added = np.zeros(len(items) - len(self.items), np.bool_)
+        return replace(self, items=items, is_counted=np.concatenate([counted, added]))

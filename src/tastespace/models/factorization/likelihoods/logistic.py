@@ -134,7 +134,10 @@ class LogisticPanel(Logistic):
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         chosen, (_, _, width) = chosen_only(ratings), draws.items.shape
-        means = np.zeros((len(chosen), width), np.float32)
+        means, linear = np.zeros((len(chosen), width), np.float32), None
+        if draws.user_means is not None:
+            means[:] = draws.user_means[:, 0]
+            linear = np.float32(self.ridge) * means
         failed = _native.fold_in_choices(
             offsets=contiguous(chosen.offsets, np.int64),
             columns=contiguous(chosen.columns, np.int32),
@@ -150,6 +153,7 @@ class LogisticPanel(Logistic):
             steps=STEPS,
             means=means,
             roots=None if roots is None else roots.reshape(len(chosen), width, width),
+            row_linear=linear,
             threads=threads,
         )
         if failed >= 0:
@@ -158,7 +162,8 @@ class LogisticPanel(Logistic):
                 "counts of the size of those that the model was fitted on"
             )
         nothing = np.flatnonzero(chosen.counts == 0)
-        means[nothing] = draws.users.mean_row(0, draws.has_biases)
+        expected = draws.user_means
+        means[nothing] = draws.users.mean_row(0, draws.has_biases) if expected is None else expected[nothing, 0]
         if roots is not None:
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
         return base.Folded(means[:, None, :])

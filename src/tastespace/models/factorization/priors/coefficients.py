@@ -31,6 +31,7 @@ from tastespace.models.factorization.priors.design import Design, Sparse
 
 STRIP = 8  # columns that the native pass takes together
 TOLERANCE, MOST_STEPS = 1e-6, 500
+PASSES = 3  # of `least`, feature by feature; the next sweep continues from there
 # Measured on MovieLens 100K with both bags (1,682 and 943 features, 10 factors): predictions have as many effective
 # draws per sweep by each solver, and a sweep takes 147, 171 and 19 ms. With few features the factor takes no time.
 CHOLESKY_FEATURES, DENSE = 512, 0.25
@@ -48,6 +49,9 @@ class Solver(Protocol):
     """Draws mean and coefficients given a target in coordinates with unit noise."""
 
     def draw(self, target: DoubleArray, start: Drawn, rng: Generator) -> Drawn: ...
+
+    def least(self, target: DoubleArray, start: Drawn) -> Drawn:
+        """The least of |target - mean - X b|^2 + sum lambda |b|^2 + beta mean^2, or nearer to it than the start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +92,19 @@ class Cholesky:
         of_mean = (target.sum(axis=0) - self.of_mean @ of_features) / self.pivots
         return of_features, of_mean
 
-    def solved(self, of_features: DoubleArray, of_mean: DoubleArray, rng: Generator) -> Drawn:
-        """A draw, from what a target projects to."""
-        mean = (of_mean + rng.standard_normal(len(of_mean))) / self.pivots
-        right = of_features - np.outer(self.of_mean, mean) + rng.standard_normal(of_features.shape)
+    def solved(self, of_features: DoubleArray, of_mean: DoubleArray, rng: Generator | None) -> Drawn:
+        """A draw, from what a target projects to; the mean of the draws without a generator."""
+        mean = (of_mean + (0 if rng is None else rng.standard_normal(len(of_mean)))) / self.pivots
+        right = of_features - np.outer(self.of_mean, mean)
+        right += 0 if rng is None else rng.standard_normal(of_features.shape)
         solved = scipy.linalg.solve_triangular(self.lower, right, lower=True, trans="T", check_finite=False)
         return Drawn(mean, np.asarray(solved))
 
     def draw(self, target: DoubleArray, start: Drawn, rng: Generator) -> Drawn:
         return self.solved(*self.projected(target), rng)
+
+    def least(self, target: DoubleArray, start: Drawn) -> Drawn:
+        return self.solved(*self.projected(target), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +120,9 @@ class ConjugateGradients:
         noisy = target + rng.standard_normal(target.shape)
         of_prior = rng.standard_normal((self.design.n_features + 1, target.shape[1]))
         return self.solve(noisy, of_prior, start)
+
+    def least(self, target: DoubleArray, start: Drawn) -> Drawn:
+        return self.solve(target, np.zeros((self.design.n_features + 1, target.shape[1])), start)
 
     def solve(self, target: DoubleArray, of_prior: DoubleArray, start: Drawn) -> Drawn:
         """Solve K x = X^T target + sqrt(prior) of_prior, the mean being the last feature."""
@@ -173,12 +184,22 @@ class FeatureByFeature:
     threads: int = 1
 
     def draw(self, target: DoubleArray, start: Drawn, rng: Generator) -> Drawn:
+        of_mean = np.asarray(rng.standard_normal((target.shape[1],)))
+        return self._passed(target, start, of_mean, rng.standard_normal(start.coefficients.shape))
+
+    def least(self, target: DoubleArray, start: Drawn) -> Drawn:
+        for _ in range(PASSES):
+            start = self._passed(target, start, np.zeros(target.shape[1]), np.zeros_like(start.coefficients))
+        return start
+
+    def _passed(self, target: DoubleArray, start: Drawn, of_mean: DoubleArray, noise: DoubleArray) -> Drawn:
+        """One pass with this standard normal noise; without any every step goes to the least given all others."""
         n_rows, n_columns = target.shape
         residual = target - self.design.by_row.times(start.coefficients, self.threads)
         precision = n_rows + self.beta
-        mean = residual.sum(axis=0) / precision + rng.standard_normal(n_columns) / np.sqrt(precision)
+        mean = residual.sum(axis=0) / precision + of_mean / np.sqrt(precision)
         residual -= mean
-        coefficients, noise = in_strips(start.coefficients), rng.standard_normal(start.coefficients.shape)
+        coefficients = in_strips(start.coefficients)
         entries: Sparse = self.design.by_feature
         _native.feature_pass(
             *(entries.offsets, entries.columns, entries.values, self.design.squares, self.precision),

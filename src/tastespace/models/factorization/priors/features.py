@@ -38,7 +38,7 @@ class FeaturePopulation(NormalPopulation):
     coefficients: DoubleArray = field(default_factory=NOTHING.copy)  # F x W
     group_precisions: DoubleArray = field(default_factory=NOTHING.copy)  # of each group
     shifts: DoubleArray = field(default_factory=NOTHING.copy)  # n x W: what features add to the mean of each row
-    shares: DoubleArray = field(default_factory=NOTHING.copy)  # of a kept draw: see `FeaturePrior.shares`
+    shares: DoubleArray = field(default_factory=NOTHING.copy)  # of a kept draw: see `explained_shares`
 
     @property
     def row_means(self) -> DoubleArray:
@@ -169,31 +169,11 @@ class FeaturePrior:
         n_features = self.design.n_features if with_bag else self.design.n_attributes
         coefficients: Any = population.coefficients[:n_features].astype(np.float32)
         return replace(
-            population, coefficients=coefficients, shifts=NOTHING, shares=self.shares(population, rows, other)
+            population,
+            coefficients=coefficients,
+            shifts=NOTHING,
+            shares=explained_shares(self.design, population.coefficients, rows, other),
         )
-
-    def shares(self, population: FeaturePopulation, rows: Factors, other: Factors) -> DoubleArray:
-        """The share of the variance of the rows that each group explains, in scores for the average other row.
-
-        Coordinates of factors are arbitrary: with M the second moments of the other side's rows (and 1 for the bias),
-        tr(Cov(x_g B_g) M) / tr(Cov(row) M) does not depend on them.
-        """
-        meeting = stacked(other)
-        if other.bias is not None:
-            meeting[:, -1] = 1.0
-        metric = meeting.T @ meeting / len(meeting)
-
-        def spread(points: DoubleArray) -> float:
-            apart = points - points.mean(axis=0)
-            return float(np.einsum("nd,de,ne->", apart, metric, apart, optimize=True))
-
-        whole = spread(stacked(rows))
-        parts = [self.design.matrix[:, group.start : group.stop] for group in self.design.groups]
-        explained = [
-            spread(part @ population.coefficients[group.start : group.stop])
-            for group, part in zip(self.design.groups, parts, strict=True)
-        ]
-        return np.array(explained) / max(whole, np.finfo(np.float64).tiny)
 
     # Parts of a draw
 
@@ -276,3 +256,26 @@ class FeaturePrior:
             group_precisions=of_groups,
             shifts=self.design.by_row.times(coefficients, self.threads),
         )
+
+
+def explained_shares(design: Design, coefficients: DoubleArray, rows: Factors, other: Factors) -> DoubleArray:
+    """The share of the variance of the rows that each group explains, in scores for the average other row.
+
+    Coordinates of factors are arbitrary: with M the second moments of the other side's rows (and 1 for the bias),
+    tr(Cov(x_g B_g) M) / tr(Cov(row) M) does not depend on them.
+    """
+    meeting = stacked(other)
+    if other.bias is not None:
+        meeting[:, -1] = 1.0
+    metric = meeting.T @ meeting / len(meeting)
+
+    def spread(points: DoubleArray) -> float:
+        apart = points - points.mean(axis=0)
+        return float(np.einsum("nd,de,ne->", apart, metric, apart, optimize=True))
+
+    whole = spread(stacked(rows))
+    parts = [design.matrix[:, group.start : group.stop] for group in design.groups]
+    explained = [
+        spread(part @ coefficients[group.start : group.stop]) for group, part in zip(design.groups, parts, strict=True)
+    ]
+    return np.array(explained) / max(whole, np.finfo(np.float64).tiny)
