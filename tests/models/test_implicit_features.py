@@ -15,8 +15,16 @@ from tastespace.models.factorization.priors.coefficients import SOLVERS, Drawn
 from tastespace.models.factorization.priors.design import Design, Group
 from tastespace.randomness import generator
 
-ALS = {"n_factors": 4, "regularization": 2.0, "strength": 4.0, "sweeps": 40, "tolerance": 0.0, "seed": 1}
-LOGISTIC = {"n_factors": 4, "epochs": 60, "seed": 1}
+ALS = {
+    "n_factors": 4,
+    "feature_regularization": 1.0,
+    "regularization": 2.0,
+    "strength": 4.0,
+    "sweeps": 40,
+    "tolerance": 0.0,
+    "seed": 1,
+}
+LOGISTIC = {"n_factors": 4, "feature_regularization": 1.0, "epochs": 60, "seed": 1}
 MODELS = [(ImplicitALS, ALS), (ImplicitALS, {**ALS, "biases": True}), (LogisticMF, LOGISTIC)]
 
 
@@ -240,7 +248,9 @@ def test_explanations_are_what_the_choices_do_beside_features():
 def test_no_features_no_change():
     """The same bytes with a strength that nothing uses."""
     plain = TRAIN.with_item_features(None).with_user_features(None)
-    one, two = (ImplicitALS(**ALS, feature_regularization=s).fit(plain).posterior_.draws.items for s in (1.0, 50.0))
+    one, two = (
+        ImplicitALS(**{**ALS, "feature_regularization": s}).fit(plain).posterior_.draws.items for s in (1.0, 50.0)
+    )
     np.testing.assert_array_equal(one, two)
 
 

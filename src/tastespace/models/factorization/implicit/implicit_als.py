@@ -64,7 +64,7 @@ class ImplicitALS(OneClass):
     steps: int = 3
     sweeps: int = 15
     tolerance: float = 1e-4
-    feature_regularization: float = 1.0
+    feature_regularization: float = 10.0
 
     search_space = {
         "n_factors": MANY_FACTORS,

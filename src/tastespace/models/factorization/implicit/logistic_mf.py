@@ -257,7 +257,7 @@ class LogisticMF(OneClass):
     biases: bool = True
     epochs: int = 30
     learning_rate: float = 0.2
-    feature_regularization: float = 1.0
+    feature_regularization: float = 10.0
 
     search_space = {
         "n_factors": MANY_FACTORS,
