@@ -353,17 +353,23 @@ void bind(nb::module_ &module) {
          {"offsets"_a, "columns"_a, "drawn_offsets"_a, "table"_a, "key"_a, "out"_a, by_name_only, "places"_a = none,
           "threads"_a = 1},
          "Columns drawn for each row from its own stream; -1 in place of one that it has chosen.");
-  define(module, "step_choices", &step_choices,
-         {"offsets"_a,      "columns"_a,  "weights"_a,    "drawn_offsets"_a, "row_weights"_a, "column_weights"_a,
-          "table"_a,        "other"_a,    "other_bias"_a, by_name_only,      "offset"_a,      "ridge"_a,
-          "bias_ridge"_a,   "rate"_a,     "key"_a,        "out"_a,           "out_bias"_a,    "squares"_a,
-          "bias_squares"_a, "energies"_a, "means"_a = none, "bias_means"_a = none, "threads"_a = 1},
+  define(module, "step_choices", &step_choices, {"offsets"_a,      "columns"_a,
+                                                 "weights"_a,      "drawn_offsets"_a,
+                                                 "row_weights"_a,  "column_weights"_a,
+                                                 "table"_a,        "other"_a,
+                                                 "other_bias"_a,   by_name_only,
+                                                 "offset"_a,       "ridge"_a,
+                                                 "bias_ridge"_a,   "rate"_a,
+                                                 "key"_a,          "out"_a,
+                                                 "out_bias"_a,     "squares"_a,
+                                                 "bias_squares"_a, "energies"_a,
+                                                 "means"_a = none, "bias_means"_a = none,
+                                                 "threads"_a = 1},
          "One AdaGrad step of all rows of a logistic factorization of choices, given the other side.");
   define(module, "fold_in_choices", &fold_in_choices,
          {"offsets"_a, "columns"_a, "weights"_a, "shown"_a, "shown_weights"_a, "row_weights"_a, "items"_a,
           "prior_precision"_a, "prior_linear"_a, by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0f,
-          "offset"_a = 0.0f, "steps"_a = 20, "means"_a, "roots"_a = none, "row_linear"_a = none,
-          "threads"_a = 1},
+          "offset"_a = 0.0f, "steps"_a = 20, "means"_a, "roots"_a = none, "row_linear"_a = none, "threads"_a = 1},
          "Users with these choices given the items: modes, and roots of the covariances; -1, or the first user whose "
          "precision is not positive definite.");
 }

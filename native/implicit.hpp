@@ -61,8 +61,8 @@ struct ColumnChances {
 //
 //   sum_k w_k log(1 + exp(-s_k)) + r_i sum_l w'_l log(1 + exp(s_l)) + 1/2 (ridge |x - m|^2 + bias_ridge (c - b)^2)
 //
-// over what it chose (k) and what was drawn (l); w' belongs to the column, r, m and b to the row. A step goes against the
-// gradient g, by rate / sqrt(sum of squares of all g so far, this one included) in each coordinate (AdaGrad: Duchi,
+// over what it chose (k) and what was drawn (l); w' belongs to the column, r, m and b to the row. A step goes against
+// the gradient g, by rate / sqrt(sum of squares of all g so far, this one included) in each coordinate (AdaGrad: Duchi,
 // Hazan and Singer 2011).
 struct LogisticProblem {
   int64_t n_rows = 0;
@@ -77,13 +77,13 @@ struct LogisticProblem {
   const float *other = nullptr;       // n_columns rows of padded factors, zero beyond the factors
   const float *other_bias = nullptr;  // n_columns, or null for 0
   float offset = 0, ridge = 0, bias_ridge = 0, rate = 0;
-  float *out = nullptr;           // n_rows x n_factors
-  float *out_bias = nullptr;      // n_rows, or null: rows have no bias
-  float *squares = nullptr;       // n_rows x n_factors
-  float *bias_squares = nullptr;  // n_rows, or null
-  const float *means = nullptr;   // n_rows x n_factors: m, or null for 0
+  float *out = nullptr;               // n_rows x n_factors
+  float *out_bias = nullptr;          // n_rows, or null: rows have no bias
+  float *squares = nullptr;           // n_rows x n_factors
+  float *bias_squares = nullptr;      // n_rows, or null
+  const float *means = nullptr;       // n_rows x n_factors: m, or null for 0
   const float *bias_means = nullptr;  // n_rows: b, or null for 0
-  double *energies = nullptr;     // n_rows: before the step
+  double *energies = nullptr;         // n_rows: before the step
 };
 
 // Everything one thread needs.

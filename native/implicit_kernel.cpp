@@ -344,7 +344,8 @@ void step(const LogisticProblem &problem, int64_t row, LogisticWorkspace &space,
   if (problem.out_bias)
     problem.out_bias[row] =
         moved(bias, sums.bias_gradient + problem.bias_ridge * bias_apart, problem.rate, problem.bias_squares[row]);
-  problem.energies[row] = sums.energy + 0.5 * (problem.ridge * squared + double(problem.bias_ridge) * bias_apart * bias_apart);
+  problem.energies[row] =
+      sums.energy + 0.5 * (problem.ridge * squared + double(problem.bias_ridge) * bias_apart * bias_apart);
 }
 
 }  // namespace
