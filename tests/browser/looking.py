@@ -19,7 +19,7 @@ def settled(page, view: str) -> None:
         page.locator("[aria-busy]").wait_for(state="detached")
     elif view == "person":
         page.locator(".question h2").wait_for()
-        page.locator("section[aria-label='Your list'] ol.cards").wait_for()
+        page.locator(".your-list .ranked").wait_for()
     elif view == "map":
         page.locator(".map canvas").wait_for()
     elif view == "model":

@@ -29,15 +29,15 @@ def test_keys_alone_are_enough(page, site):
     assert len(titles(page)) == len(before)
     go(page, site, "person")
     for _ in range(30):
-        if re.match(r"^4 for", page.evaluate("document.activeElement.getAttribute('aria-label')") or ""):
+        if re.match(r"^4 stars for", page.evaluate("document.activeElement.getAttribute('aria-label')") or ""):
             break
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     answered(page, 1)
     # The focus stays in the question, so that the next answer is near.
-    assert page.evaluate("document.activeElement.textContent") == "And this?"
-    for _ in range(4):
-        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.question') !== null")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     answered(page, 2)
 
@@ -139,11 +139,11 @@ def test_nothing_is_lost_while_the_service_is_down(open_page, film_model, tmp_pa
         page.locator("#trouble").filter(has_text="does not answer").wait_for()
         page.get_by_text("not stored yet").wait_for()
         rate(page, "1")  # the same question: the last word counts
-        page.get_by_text("1 – not stored yet").wait_for()
-        page.get_by_role("button", name=re.compile("^Undo ")).last.click()
+        page.get_by_text("1 ★ – not stored yet").wait_for()
+        page.get_by_role("button", name=re.compile("^Take back ")).last.click()
         page.get_by_text("not stored yet").wait_for(state="detached")  # Who takes something back sees it, also now.
         rate(page, "3")
-        page.get_by_text("3 – not stored yet").wait_for()
+        page.get_by_text("3 ★ – not stored yet").wait_for()
         page.get_by_role("link", name="Recommendations").click()
         page.locator("#trouble").filter(has_text="does not answer").wait_for()
         page.get_by_role("link", name="New person").click()
@@ -174,9 +174,9 @@ def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp
         axe(page)
         page.get_by_role("link", name="New").click()
         page.get_by_role("heading", name="Rate something").wait_for()
-        page.get_by_label("Or search for something to rate").fill("גרנד")
-        page.locator(".question .rated li").first.wait_for()
-        assert page.locator(".question .rated li span[dir=auto]").first.inner_text() == "מלון גרנד בודפשט"
+        page.get_by_label("Rate another item").fill("גרנד")
+        page.locator(".question .found li").first.wait_for()
+        assert page.locator(".question .found li span[dir=auto]").first.inner_text() == "מלון גרנד בודפשט"
         page.get_by_role("link", name="Map").click()
         page.locator(".map canvas").wait_for()
         page.get_by_label("Find an item").fill("A" * 400)
@@ -218,10 +218,10 @@ def test_an_empty_database_and_a_model_without_its_ratings(open_page, film_model
         assert "Nobody has rated" not in page.locator("main").inner_text()
         page.get_by_role("link", name="New person").click()
         page.get_by_role("heading", name="Rate something").wait_for()
-        page.get_by_label("Or search for something to rate").fill("Film 12")
-        page.get_by_role("button", name="5 for Film 12").click()
+        page.get_by_label("Rate another item").fill("Film 12")
+        page.get_by_role("button", name="5 stars for Film 12").click()
         answered(page, 1)
-        page.get_by_role("heading", name="Your list").wait_for()
+        page.get_by_role("heading", name="Your list now").wait_for()
         for view in ("Taste map", "Model"):
             page.get_by_role("link", name=view).click()
             page.get_by_role("heading", name=view, level=1).wait_for()
@@ -261,7 +261,7 @@ def test_a_key_that_may_only_read_sees_everything(open_page, film_model, tmp_pat
         page.locator("#trouble").filter(has_text="this needs write").wait_for()
         page.reload()
         settled(page, "person")  # The answer waits, and the view is there all the same.
-        page.get_by_text("4 – not stored yet").wait_for()
+        page.get_by_text("4 ★ – not stored yet").wait_for()
         page.locator("#trouble").filter(has_text="this needs write").wait_for()
         page.complaints.clear()  # The browser itself logs every 401 and 403.
     finally:

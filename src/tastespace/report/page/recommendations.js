@@ -311,10 +311,13 @@
       side.querySelector("h2").focus();
     };
 
-    main.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !side.hidden) closeSide();
-      else if (event.key === "Escape" && !left.hidden && left.contains(event.target)) change({ filters: "" }), controls.querySelector(".filter-button").focus();
-    });
+    const onKey = (event) => {
+      if (!main.isConnected) return document.removeEventListener("keydown", onKey);
+      if (event.key !== "Escape") return;
+      if (!side.hidden) closeSide();
+      else if (!left.hidden && left.contains(event.target)) change({ filters: "" }), controls.querySelector(".filter-button").focus();
+    };
+    document.addEventListener("keydown", onKey);
 
     const drawFilters = () => {
       const n = activeFilters(state, story);
