@@ -16,6 +16,17 @@ from tastespace.data.splits import leave_one_out as leave_one_out
 from tastespace.data.splits import random_split as random_split
 from tastespace.data.splits import time_split as time_split
 from tastespace.data.synthetic import synthetic as synthetic
+from tastespace.errors import ArtifactError as ArtifactError
+from tastespace.errors import ConvergenceWarning as ConvergenceWarning
+from tastespace.errors import DataError as DataError
+from tastespace.errors import DataWarning as DataWarning
+from tastespace.errors import InvalidParameterError as InvalidParameterError
+from tastespace.errors import MissingExtraError as MissingExtraError
+from tastespace.errors import NotFittedError as NotFittedError
+from tastespace.errors import TastespaceError as TastespaceError
+from tastespace.errors import UnknownIdError as UnknownIdError
+from tastespace.evaluation.cross_validation import CrossValidation as CrossValidation
+from tastespace.evaluation.cross_validation import cross_validate as cross_validate
 from tastespace.evaluation.evaluate import evaluate as evaluate
 from tastespace.evaluation.report import Report as Report
 from tastespace.evaluation.significance import Comparison as Comparison
@@ -23,6 +34,8 @@ from tastespace.evaluation.significance import Comparisons as Comparisons
 from tastespace.evaluation.significance import compare_reports as compare_reports
 from tastespace.evaluation.significance import find_best as find_best
 from tastespace.inference.checkpoints import Checkpoints as Checkpoints
+from tastespace.inference.diagnosis import Diagnosis as Diagnosis
+from tastespace.inference.diagnostics import diagnose as diagnose
 from tastespace.models.base.attribution import Explanation as Explanation
 from tastespace.models.base.policies import Best as Best
 from tastespace.models.base.policies import Cautious as Cautious

@@ -23,6 +23,10 @@ class InvalidParameterError(TastespaceError, ValueError):
     """A parameter is out of range, of the wrong kind, or unknown."""
 
 
+class UnknownParameterError(InvalidParameterError, TypeError):
+    """A function or a model has no parameter of this name."""
+
+
 class DataError(TastespaceError, ValueError):
     """Ratings cannot be read or do not make sense; names the place when they come from a file."""
 

@@ -12,15 +12,17 @@ DeprecationWarning, and by manifests of older artifacts without one.
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, UnknownParameterError
 
 Kinds = Mapping[str, type[Any] | str]  # by name: the class, or where it is, as "module:Class"
 
@@ -166,6 +168,7 @@ def settings_text(value: Any) -> str:
 
 
 M = TypeVar("M", bound=type[Any])
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Moved(NamedTuple):
@@ -190,6 +193,32 @@ class Decides(NamedTuple):
 
 
 SPELLED, OR = "regularization", "regularisation"  # in the names of parameters and of what is found for them
+# Other spellings of parameters: the words of papers and of other libraries.
+SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "alpha": ("strength",),
+    "confidence": ("growth",),
+    "max_items": ("most_items",),
+    "max_factors": ("most_factors",),
+    "cg_steps": ("steps",),
+    "max_iter": ("sweeps", "epochs", "passes"),
+    "n_neighbors": ("n_neighbours",),
+    "centered": ("centred",),
+}
+# What parameters of other libraries are called here; they are suggested, in this order, where a function has them.
+MEANT: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("random_state", "random_seed"), ("seed",)),
+    **dict.fromkeys(("n_jobs", "num_threads", "n_threads"), ("threads",)),
+    **dict.fromkeys(("N", "k", "top_k", "topk"), ("n", "k")),
+    **dict.fromkeys(("test_size", "test_fraction"), ("share",)),
+    **dict.fromkeys(("cv", "n_splits", "folds"), ("cv", "k")),
+    **dict.fromkeys(("factors", "no_components", "embedding_size"), ("n_factors",)),
+    **dict.fromkeys(("reg", "reg_all", "lambda_", "l2"), ("regularization",)),
+    **dict.fromkeys(("iterations", "n_iter", "n_epochs"), ("sweeps", "epochs", "draws")),
+    **dict.fromkeys(("callback", "verbose", "show_progress"), ("observer",)),
+    **dict.fromkeys(("filter_items", "exclude_items"), ("exclude",)),
+    **dict.fromkeys(("lr", "lr_all"), ("learning_rate",)),
+}
+ALIASES = {"users": "user_ids", "items": "item_ids", "user": "user_ids", "item": "item_ids"}  # accepted as they are
 # By the class of a model; subclasses inherit them.
 PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
     "BPMF": {
@@ -225,9 +254,12 @@ def old_parameters(model: type[Any]) -> dict[str, Moved | Decides | Spelling]:
     """The old parameters of a model and the other spellings of current ones, by name."""
     tables = (PARAMETERS.get(kind.__name__, {}) for kind in model.__mro__)
     old: dict[str, Moved | Decides | Spelling] = {name: where for table in tables for name, where in table.items()}
-    return old | {
-        field.name.replace(SPELLED, OR): Spelling(field.name) for field in fields(model) if SPELLED in field.name
-    }
+    known = [field.name for field in fields(model)]
+    old |= {name.replace(SPELLED, OR): Spelling(name) for name in known if SPELLED in name}
+    for spelled, names in SPELLINGS.items():
+        same = [name for name in names if name in known]
+        old |= {spelled: Spelling(same[0])} if same and spelled not in known and spelled not in old else {}
+    return old
 
 
 def translated(
@@ -266,15 +298,57 @@ def translated(
 
 
 def takes_old_parameters(model: M) -> M:
-    """Let the constructor of a model accept its old parameters and other spellings, too."""
+    """Let the constructor accept old parameters and other spellings, and say what was meant by an unknown one."""
     plain: Any = model.__init__
 
     @functools.wraps(plain)
     def init(self: Any, **parameters: Any) -> None:
-        plain(self, **(translated(model, parameters) if parameters.keys() & old_parameters(model) else parameters))
+        known = [field.name for field in fields(model)]
+        if not parameters.keys() <= set(known):
+            old = old_parameters(model)
+            for name in parameters.keys() - set(known) - old.keys():
+                raise unknown_parameter(model.__name__, name, known, old)
+            parameters = translated(model, parameters)
+        plain(self, **parameters)
 
     model.__init__ = init
     for name in dir(model):
         if SPELLED in name:
             setattr(model, name.replace(SPELLED, OR), property(operator.attrgetter(name)))
+    for name, where in old_parameters(model).items():
+        if isinstance(where, Spelling) and not hasattr(model, name):
+            setattr(model, name, property(operator.attrgetter(where.to)))
     return model
+
+
+def unknown_parameter(owner: str, name: str, known: Sequence[str], others: Iterable[str] = ()) -> UnknownParameterError:
+    """The error for a parameter that there is not, with the one that was probably meant; `others` are spellings."""
+    meant = [other for other in MEANT.get(name, ()) if other in known]
+    meant = meant or get_close_matches(name, [*known, *others], n=1, cutoff=0.7)
+    said = f" (did you mean {meant[0]}?)" if meant else ""
+    return UnknownParameterError(f"{owner} has no parameter {name!r}{said}; expected some of {', '.join(known)}")
+
+
+def suggests(function: F) -> F:
+    """Let a function say which parameter was meant by one that it does not have; `users` and `items` are accepted."""
+    parameters = inspect.signature(function).parameters
+    names = [name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
+    takes_any = len(names) < len([name for name in parameters if name != "self"])
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> Any:
+        if not takes_any and not given.keys() <= set(names):
+            given = {name if name in names else _alias(function, name, names, given): given[name] for name in given}
+        return function(*args, **given)
+
+    return cast(F, call)
+
+
+def _alias(function: Any, name: str, names: Sequence[str], given: Mapping[str, Any]) -> str:
+    """The parameter that another name stands for."""
+    meant = ALIASES.get(name)
+    if meant is None or meant not in names:
+        raise unknown_parameter(function.__name__, name, names)
+    if meant in given:
+        raise InvalidParameterError(f"{function.__name__} got {meant} twice: also as {name}; expected one")
+    return meant

@@ -427,8 +427,8 @@ def test_before_it_is_fitted():
 
 
 def test_what_is_no_ratings():
-    with pytest.raises(InvalidParameterError, match="evaluate got DataFrame; expected Ratings or a Split"):
-        evaluate(Popular().fit(TRAIN), TRAIN.to_polars())
+    with pytest.raises(InvalidParameterError, match="evaluate got list; expected Ratings, a frame"):
+        evaluate(Popular().fit(TRAIN), [1, 2])
 
 
 def test_the_model_comes_first():

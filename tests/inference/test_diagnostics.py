@@ -356,7 +356,7 @@ def test_an_infinite_rhat_is_null_in_json(rng):
 
 
 def test_something_else_than_a_trace():
-    with pytest.raises(InvalidParameterError, match="diagnose got dict; expected a trace"):
+    with pytest.raises(InvalidParameterError, match="diagnose got dict; expected a fitted model"):
         diagnose({})
 
 

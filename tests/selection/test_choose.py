@@ -300,5 +300,5 @@ def test_the_choice_travels_with_the_artifact(ratings, tmp_path):
 
 
 def test_only_ratings_are_chosen_for():
-    with pytest.raises(InvalidParameterError, match=r"choose got list; expected Ratings, or use tastespace\.fit"):
+    with pytest.raises(InvalidParameterError, match="choose got list; expected Ratings, a frame"):
         choose([1, 2])

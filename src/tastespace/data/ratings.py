@@ -33,7 +33,7 @@ from tastespace.data.tables import (
     series_of,
     usual_column,
 )
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series, rows_by_title
 from tastespace.errors import DataError, InvalidParameterError, warn
 
 if TYPE_CHECKING:
@@ -523,6 +523,11 @@ class Ratings:
             warn_of(found)
             known = found if known is None else known.joined(found)
         return known
+
+    @cached_property
+    def rows_by_title(self) -> dict[str, tuple[int, ...]]:
+        """The rows of items by their titles in lower case."""
+        return rows_by_title(self.item_titles)
 
     def title_of(self, rows: NDArray[Any]) -> pl.Series:
         """Titles of item rows; null where unknown."""

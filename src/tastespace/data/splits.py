@@ -16,6 +16,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.tables import moment_of
 from tastespace.errors import DataError, InvalidParameterError, check_int
 from tastespace.randomness import generator
+from tastespace.settings import suggests
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class Split:
     history: Ratings | None = None
 
 
+@suggests
 def random_split(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Split:
     """A share of the ratings, at random, as the test part.
 
@@ -44,6 +46,7 @@ def random_split(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Spli
     return _split(ratings, order[:n_test])
 
 
+@suggests
 def k_fold(ratings: Ratings, k: int = 5, *, seed: int = 0) -> Iterator[Split]:
     """k splits for cross-validation, whose test parts together are all ratings, each once."""
     if isinstance(k, bool) or not isinstance(k, Integral) or not 2 <= k <= len(ratings):
@@ -52,11 +55,13 @@ def k_fold(ratings: Ratings, k: int = 5, *, seed: int = 0) -> Iterator[Split]:
     return (_split(ratings, fold) for fold in np.array_split(order, int(k)))
 
 
+@suggests
 def leave_one_out(ratings: Ratings, *, seed: int = 0) -> Split:
     """One rating of each user, at random, as the test part; users with a single rating keep it for training."""
     return _last_of_each_user(ratings, generator(seed).random(len(ratings)), 1)
 
 
+@suggests
 def last_per_user(ratings: Ratings, k: int = 1) -> Split:
     """The last k ratings of each user as the test part; at least one of each user stays for training.
 
@@ -67,6 +72,7 @@ def last_per_user(ratings: Ratings, k: int = 1) -> Split:
     return _last_of_each_user(ratings, ratings.known_times("to split by time").astype(np.int64), int(k))
 
 
+@suggests
 def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) -> Split:
     """The ratings from one moment on as the test part: the last `share` of them, or those from the date `at`.
 
@@ -88,6 +94,7 @@ def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) 
     return _split(ratings, test)
 
 
+@suggests
 def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, seed: int = 0) -> Split:
     """A share of the users, with all their ratings, kept from training.
 
@@ -113,6 +120,7 @@ def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, 
     return Split(train=ratings.take(~is_out), test=ratings.take(is_out & ~is_history), history=ratings.take(is_history))
 
 
+@suggests
 def held_out_items(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Split:
     """A share of the items, at random, with all their ratings as the test part.
 

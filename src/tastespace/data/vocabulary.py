@@ -173,3 +173,19 @@ class Vocabulary:
         asked = pl.DataFrame({"id": series})
         found = asked.join(table, on="id", how="left", maintain_order="left")["row"]
         return contiguous(found.fill_null(-1).to_numpy(), np.int32).copy()
+
+
+_YEAR = re.compile(r"\s*\(\d{4}\)$")
+
+
+def rows_by_title(titles: pl.Series | None) -> dict[str, tuple[int, ...]]:
+    """The rows of each title, whole and without the year at its end; where both fit, whole titles win."""
+    whole: dict[str, tuple[int, ...]] = {}
+    shorter: dict[str, tuple[int, ...]] = {}
+    for row, title in enumerate(() if titles is None else titles.to_list()):
+        if title is not None:
+            name = title.strip().casefold()
+            whole[name] = (*whole.get(name, ()), row)
+            if (short := _YEAR.sub("", name)) != name:
+                shorter[short] = (*shorter.get(short, ()), row)
+    return shorter | whole

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tastespace.arrays import BoolArray
+from tastespace.data.formats.files import ratings_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
@@ -26,8 +27,9 @@ from tastespace.evaluation.resampling import Sums, intervals, those_of
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.parameters import check_int
-from tastespace.progress import Observer, silent
+from tastespace.progress import Observer, shown, silent
 from tastespace.randomness import resolve
+from tastespace.settings import suggests
 
 OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
 OF_UNCERTAIN = ("crps", "log_score")  # for models that provide uncertainty
@@ -65,10 +67,11 @@ DEFAULT_K = (5, 10, 20)
 COVERED, COVERED_BY = "coverage", 0.9  # the share of cold and warm ratings in the interval that should hold so many
 
 
+@suggests
 def evaluate(
     recommender: Recommender,
-    test: Ratings | Split,
-    metrics: Mapping[str, Metric] | None = None,
+    test: Any,
+    metrics: Mapping[str, Metric] | Sequence[str] | str | None = None,
     *,
     k: int | Iterable[int] = DEFAULT_K,
     relevant: Relevant = None,
@@ -83,12 +86,16 @@ def evaluate(
 ) -> Report:
     """Measure a fitted recommender on test ratings, or on the test part of a split.
 
+    `test` may also be a frame with the columns user, item and rating, a file, or anything else that `tastespace.read`
+    makes ratings of.
+
     The measures depend on the feedback type of the ratings, and on what the model predicts (see
     `tastespace.evaluation.relevance`). `metrics` are measures of predictions, which are clipped to the training range;
     cold pairs count like any other. By default these are RMSE and MAE for stars, log loss, calibration error and AUC
     for yes and no, and none for counts, one-class ratings and implicit models, which are measured by lists. For stars,
     the report also says whether the test items of each user are in the right order
-    (`tastespace.evaluation.metrics.order`). New users of a split are folded in with its history.
+    (`tastespace.evaluation.metrics.order`). A list of names, such as ``["rmse", "ndcg"]``, is a choice among the
+    measures of the report. New users of a split are folded in with its history.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
     A test rating of at least `relevant` is relevant, or "all" are; by default, stars that are liked (at least the
@@ -115,6 +122,14 @@ def evaluate(
             f"evaluate got {type(recommender).__name__} first; expected a fitted recommender, then test ratings"
         )
     recommender.require_fitted()
+    if isinstance(metrics, str | list | tuple):
+        named = [metrics] if isinstance(metrics, str) else list(metrics)
+        of_lists = (*OF_LISTS, *(() if isinstance(ranking, bool) else ranking))
+        is_listed = any(str(name).partition("@")[0] in of_lists for name in named)
+        how: dict[str, Any] = {"k": k, "relevant": relevant, "ranking": is_listed and ranking, "lists": lists}
+        how |= {"max_users": max_users, "groups": groups, "calibration": calibration, "bootstrap": bootstrap}
+        return evaluate(recommender, test, **how, seed=seed, observer=observer).only(named)
+    observer = shown(observer)
     ks = _lengths(k)
     check_measures(metrics, ranking)
     check_int("bootstrap", bootstrap, least=0)
@@ -127,7 +142,7 @@ def evaluate(
     if not len(trained) and (ranking is not False or groups):
         warn("the model was saved without its ratings, which measures of lists and groups need: they are left out")
         ranking, groups = False, False
-    chosen = task.metrics if metrics is None else metrics
+    chosen = metrics if isinstance(metrics, Mapping) else task.metrics
     _check_anything(task, chosen, ranking)
     # In the order of the ids, whatever the order of the file, so that reports can be compared user by user.
     asked = recommender.about(part.users.ids.sort(), history=history)
@@ -210,11 +225,11 @@ def _check_anything(task: EvaluationTask, metrics: Mapping[str, Metric], ranking
         )
 
 
-def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:
+def _parts(recommender: Recommender, test: Any) -> tuple[Ratings, Ratings | None]:
     """The test ratings, and the history of items that the model knows; unknown items are no reason to warn."""
-    if not isinstance(test, Ratings | Split):
-        raise InvalidParameterError(f"evaluate got {type(test).__name__}; expected Ratings or a Split to test on")
-    part, history = (test, None) if isinstance(test, Ratings) else (test.test, test.history)
+    if not isinstance(test, Split):
+        return ratings_of(test, "evaluate"), None
+    part, history = test.test, test.history
     if history is None:
         return part, None
     known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0

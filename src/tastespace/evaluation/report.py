@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from html import escape
 from typing import Any, Literal
 
@@ -94,9 +95,35 @@ class Report:
         return {**self.rating, **self.order, **self.ranking}
 
     def __getitem__(self, name: str) -> float:
-        if name not in self.measures:
-            raise KeyError(f"the report has no measure {name!r}; expected one of {', '.join(self.measures)}")
-        return self.measures[name]
+        """A measure; that of lists by its name alone, if they have one length."""
+        names = [name] if name in self.measures else self._of_lists(name)
+        if len(names) != 1:
+            known = names or self.measures
+            raise KeyError(f"the report has no measure {name!r}; expected one of {', '.join(known)}")
+        return self.measures[names[0]]
+
+    def _of_lists(self, name: str) -> list[str]:
+        """The measures of lists of any length with this name."""
+        return [measure for measure in self.measures if measure.partition("@")[0] == name]
+
+    def only(self, names: Sequence[str]) -> Report:
+        """The same report with these measures only; "ndcg" stands for all lengths of lists."""
+        wanted: list[str] = []
+        for name in names:
+            found = [name] if name in self.measures else self._of_lists(str(name))
+            if not found:
+                near = get_close_matches(str(name), [*self.measures], n=1)
+                said = f" (did you mean {near[0]}?)" if near else ""
+                raise InvalidParameterError(
+                    f"there is no measure {name!r}{said}; expected some of {', '.join(self.measures)}, or functions of "
+                    "your own as {name: function}"
+                )
+            wanted += found
+        kept: dict[str, Any] = {
+            part: {name: value for name, value in getattr(self, part).items() if name in wanted}
+            for part in ("rating", "order", "ranking", "intervals", "sums")
+        }
+        return replace(self, **kept, lists=self.lists if kept["ranking"] else None)
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON: measures, `n` and `cold` as numbers, the rest nested; null for undefined values."""

@@ -26,7 +26,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.errors import InvalidParameterError
 from tastespace.index.index import INNER, Index, inner_arrays, unbuilt, with_threads
 from tastespace.index.search import Arrays, Content, Neighbours, Search, best_of, require
@@ -37,6 +37,7 @@ from tastespace.threads import one_blas_thread
 SAMPLE = 50_000  # items in the sample that the components are computed from
 BLOCK = 1 << 14  # items at a time
 FOUND, MORE, PASSES = 56, 8, 3  # minimum number of components; oversampling; power iterations
+TESTED = 128  # queries at a time
 RIDGE = 1e-3  # of the mean square of the queries, added to their second moments for queries unlike the sample
 
 
@@ -85,6 +86,37 @@ class Whitened:
         # Not by BLAS, which may sum in another order for a single query.
         _native.project(queries, self.of_queries, codes, threads=threads)
         return codes
+
+
+@dataclass(frozen=True, eq=False)
+class Shortened:
+    """All items as short vectors, how to shorten queries, and what is lost."""
+
+    items: FloatMatrix
+    by: Whitened | None  # None: the vectors are as they were, because they are short already
+    error: float  # root mean square of the difference of inner products, over the queries and all items
+
+    @classmethod
+    def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_dimensions: int) -> Shortened:
+        """Vectors of at most so many dimensions, for queries like these."""
+        if vectors.shape[1] <= n_dimensions or not len(vectors):
+            return cls(contiguous(vectors, np.float32), None, 0.0)
+        by = Whitened.of(vectors, queries, n_dimensions, generator(0))
+        short = cls(by.items(vectors), by, 0.0)
+        if queries is None:
+            return short
+        total = 0.0
+        for start in range(0, len(queries), TESTED):
+            some = contiguous(queries[start : start + TESTED], np.float32)
+            codes, offsets = short.queries(some, threads=1)
+            total += float(np.sum((some @ vectors.T - codes @ short.items.T - offsets[:, None]) ** 2, dtype=np.float64))
+        return cls(short.items, by, float(np.sqrt(total / (len(queries) * len(vectors)))))
+
+    def queries(self, queries: FloatMatrix, threads: int) -> tuple[FloatMatrix, FloatArray]:
+        """Short vectors of queries, and what is to be added to their inner products with the items."""
+        if self.by is None:
+            return queries, np.zeros(len(queries), np.float32)
+        return self.by.queries(queries, threads), np.asarray(queries @ self.by.mean[0], np.float32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,15 +114,18 @@ def _not_settled(diagnosis: Diagnosis, quantity: str, found: str) -> str:
     return f"{quantity} {have} not converged: {found}; {what}: set warmup={longer} (now {now})"
 
 
-def diagnose(trace: Trace) -> Diagnosis:
+def diagnose(trace: Any) -> Diagnosis:
     """Judge the kept draws of every quantity and of the watched predictions.
+
+    `trace` is a fitted model that samples, such as `BPMF`, or the trace of its chains.
 
     Running averages, such as the held-out RMSE, are not series of draws and have no row, nor have statistics of the
     moves.
     """
+    trace = getattr(getattr(trace, "posterior_", None), "trace", trace)
     if not isinstance(trace, Trace):
         raise InvalidParameterError(
-            f"diagnose got {type(trace).__name__}; expected a trace, such as model.posterior_.trace of a BPMF"
+            f"diagnose got {type(trace).__name__}; expected a fitted model that samples, such as BPMF, or its trace"
         )
     quantities = {name: kept(trace, trace.quantities[name]) for name in names_of(trace)}
     rows = tuple(measured(values[None]).row(name) for name, values in quantities.items())

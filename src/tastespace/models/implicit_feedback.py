@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tastespace.data.formats.files import ratings_of
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.errors import warn
@@ -34,9 +35,9 @@ class OneClass(Recommender):
     def suits(self, kind: Kind) -> bool:
         return kind in CHOICES
 
-    def fit(self, observed: Ratings, **options: Any) -> Self:
+    def fit(self, observed: Any, **options: Any) -> Self:
         """Learn from implicit feedback; see `Recommender.fit`. A star rating of 0 counts as a choice like others."""
-        return super().fit(_above_zero(observed, type(self).__name__), **options)
+        return super().fit(_above_zero(ratings_of(observed, "fit"), type(self).__name__), **options)
 
     def check_ratings(self, ratings: Ratings) -> None:
         require_choices(ratings, type(self).__name__)
@@ -44,7 +45,7 @@ class OneClass(Recommender):
 
 def _above_zero(observed: Ratings, name: str) -> Ratings:
     """Stars whose lowest is 0, with the next one in its place; all others unchanged."""
-    if not isinstance(observed, Ratings) or observed.kind != "stars" or observed.range[0] != 0 or not observed.range[1]:
+    if observed.kind != "stars" or observed.range[0] != 0 or not observed.range[1]:
         return observed
     is_zero = observed.values == 0
     lowest = observed.values[~is_zero].min()

@@ -28,19 +28,20 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import DoubleArray, TimeArray
-from tastespace.data.formats.files import read
+from tastespace.data.formats.files import ratings_of, read
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources import resolve as source_of
 from tastespace.data.splits import Split, rank_within_user
-from tastespace.errors import InvalidParameterError, TastespaceError, TastespaceWarning, warn
+from tastespace.errors import TastespaceError, TastespaceWarning, warn
 from tastespace.evaluation.resampling import UNDEFINED, counted, figure
 from tastespace.models import MODELS, Recommender
 from tastespace.models.composed.blend import ndcg
 from tastespace.models.registry import suitable_model
 from tastespace.parameters import check_number
-from tastespace.progress import Observer, Progress, silent
+from tastespace.progress import Observer, Progress, shown, silent
 from tastespace.randomness import generator, resolve
 from tastespace.selection.trials import Task, attempt, renamed
+from tastespace.settings import suggests
 from tastespace.tables import TableResult, TextTable
 
 HELD_OUT, HELD_OUT_SHARE = 15_000, 0.2  # choices, and which share of those of a user
@@ -176,6 +177,7 @@ def found_by(fitted: Recommender) -> dict[str, Any]:
     return {name: getattr(fitted, f"{name}_") for name in names if hasattr(fitted, f"{name}_")}
 
 
+@suggests
 def fit(
     data: Any,
     *,
@@ -189,6 +191,7 @@ def fit(
     `data` are `Ratings`, a file, a frame of polars or pandas, or the name of a data set. What was tried, what was taken
     and why is `choice_` of the fitted model; it is stored with the model. The other parameters are those of `choose`.
     """
+    observer = shown(observer)
     ratings = as_ratings(data, observer)
     return choose(ratings, budget=budget, seed=seed, threads=threads, observer=observer).fit(ratings, observer)
 
@@ -199,10 +202,11 @@ def as_ratings(data: Any, observer: Observer = silent) -> Ratings:
         source = source_of(data)
         ratings = read(data) if source is None else source.load(observer=observer)
     else:
-        ratings = data if isinstance(data, Ratings) else Ratings.from_frame(data)
+        ratings = ratings_of(data, "fit")
     return ratings.chosen()
 
 
+@suggests
 def choose(
     ratings: Ratings,
     *,
@@ -223,8 +227,7 @@ def choose(
 
     The same seed gives the same trials, whatever the number of threads, as long as the budget suffices for all of them.
     """
-    if not isinstance(ratings, Ratings):
-        raise InvalidParameterError(f"choose got {type(ratings).__name__}; expected Ratings, or use tastespace.fit")
+    ratings, observer = ratings_of(ratings, "choose"), shown(observer)
     if budget is not None:
         check_number("budget", budget, least=0)
     given = {**(fixed or {}), "seed": resolve(seed), "threads": threads}

@@ -25,6 +25,7 @@ from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
 from tastespace.selection.comparison import Entry, ModelComparison, Parts, with_differences
 from tastespace.selection.trials import Outcome, Task, attempts, order_of_starts, renamed
+from tastespace.settings import suggests
 
 INTERRUPTED = "interrupted"
 NOT_BEGUN = "not started: interrupted before"
@@ -50,6 +51,7 @@ def unsuitable(recommender: Recommender, ratings: Ratings) -> str | None:
     return misfit(recommender, ratings)
 
 
+@suggests
 def compare_models(
     ratings: Ratings | Split,
     models: Mapping[str, Recommender] | None = None,

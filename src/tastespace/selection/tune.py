@@ -27,6 +27,7 @@ from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
 from tastespace.selection.search import DEFAULTS, Rung, Search, begin_run, check_folder, quiet, require_optuna, rungs_of
 from tastespace.selection.trials import Task, attempt, run
+from tastespace.settings import suggests
 from tastespace.tables import TableResult, TextTable
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ def tunable_models() -> list[str]:
     return [name for name, model in MODELS.items() if model.search_space]
 
 
+@suggests
 def tune(
     ratings: Ratings,
     model: str,

@@ -116,7 +116,7 @@ class RecommenderConformance:
 
     def test_fit_wants_ratings(self) -> None:
         with pytest.raises(InvalidParameterError, match="Ratings"):
-            self.make().fit([[1, 2, 3]])  # type: ignore[arg-type]
+            self.make().fit([[1, 2, 3]])
 
     # Fitting
 

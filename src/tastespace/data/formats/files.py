@@ -36,6 +36,7 @@ from tastespace.data.ratings import Duplicates, Ratings
 from tastespace.data.tables import USUAL_NAMES, Cells, Observed, Side, usual_column, warn_of_rejected
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, DataWarning, InvalidParameterError, warn
+from tastespace.settings import suggests
 
 AnyPath = str | os.PathLike[str]
 BadLines = Literal["error", "skip"]
@@ -45,6 +46,7 @@ _A_FILE = "a file of ratings"
 _IN_FOLDERS = ("u.data", "ratings.dat", "ratings.csv", "ratings.parquet")
 
 
+@suggests
 def read(
     path: Any,
     *,
@@ -133,6 +135,18 @@ def read(
             given = None if given is None else Path(given)
             ratings = describe_side(ratings, file, given, side, skip=skip, shape=shapes[side])
     return with_features(ratings, item_features, user_features)
+
+
+def ratings_of(source: Any, name: str) -> Ratings:
+    """Ratings as they are, or read from anything that `read` takes; `name` is the parameter, for messages."""
+    if isinstance(source, Ratings):
+        return source
+    if isinstance(source, str | os.PathLike | pl.LazyFrame) or hasattr(source, "tocsr") or hasattr(source, "columns"):
+        return read(source)
+    raise InvalidParameterError(
+        f"{name} got {type(source).__name__}; expected Ratings, a frame with the columns user, item and rating, a "
+        "sparse matrix of users and items, a file, or the name of a data set"
+    )
 
 
 def _from_memory(

@@ -51,7 +51,7 @@ class Questions(ItemLists):
     sds: FloatMatrix  # users x n
 
     about = "Questions for"
-    cold_note = "the default questions"
+    cold_note = "a new user, who gets the default questions"
     empty_note = "nothing left to ask"
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.newcomers import newcomers_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.tables import USUAL_NAMES, is_pandas, usual_column
+from tastespace.data.titles import items_named, titles_like
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
 from tastespace.errors import DataError, InvalidParameterError, UnknownIdError, named
 from tastespace.index.search import Excluded
@@ -248,7 +249,7 @@ def _since(
             f"the history says what was chosen ({history.kind_and_reason.reason}), but the model was fitted on "
             f"{expected.kind}; expected items with ratings"
         )
-    rows, places = trained.items.rows_of(history.items.ids), each.rows_of(history.users.ids)
+    rows, places = trained.items.rows_of(items_named(trained, history.items.ids)), each.rows_of(history.users.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
         remarks.append(
@@ -350,7 +351,7 @@ def filters_of(
     if not isinstance(exclude, str | None):
         of_users, items = pairs_of(exclude, "exclude")
         # Unknown items in such a list are allowed: it often has items that no user has rated yet.
-        rows = trained.items.rows_of(items)
+        rows = trained.items.rows_of(items_named(trained, items))
         if of_users is None:
             allowed = np.ones(n_items, np.bool_) if matching is None else matching.copy()
             allowed[rows[rows >= 0]] = False
@@ -396,6 +397,18 @@ def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolAr
     return filters_of(trained, nobody, CSR.empty(0), exclude=exclude, only=only, matching=matching).allowed
 
 
+def both_of(table: Any) -> tuple[pl.Series, pl.Series]:
+    """The users and the items of a table of pairs."""
+    is_table = isinstance(table, Ratings) or _columns_of(table) is not None
+    users, items = pairs_of(table, "predict") if is_table else (None, None)
+    if users is None or items is None:
+        raise InvalidParameterError(
+            f"predict got {type(table).__name__} and no items; expected users and items, or a table with the columns "
+            "user and item"
+        )
+    return users, items
+
+
 def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
     """The users (None: all) and the items given by a list, a series, or a table with their columns."""
     if isinstance(what, Ratings):
@@ -430,10 +443,12 @@ def _columns_of(what: Any) -> dict[str, Any] | None:
 
 def known_items(trained: Ratings, asked: pl.Series) -> IntArray:
     """The rows of items; an unknown one is an error that names it."""
-    rows = trained.items.rows_of(asked)
+    rows = trained.items.rows_of(items_named(trained, asked))
     if (rows < 0).any():
         unknown = asked.filter(pl.Series(rows < 0))
-        raise UnknownIdError(f"the model knows no item {named(unknown)}", expected="items of the training ratings")
+        offered = titles_like(trained, unknown[0])
+        expected = f"an id or a whole title, such as {offered}" if offered else "items of the training ratings"
+        raise UnknownIdError(f"the model knows no item {named(unknown)}", expected=expected)
     return rows
 
 

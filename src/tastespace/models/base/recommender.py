@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -14,14 +15,17 @@ import polars as pl
 from numpy.random import Generator
 
 from tastespace import randomness, threads
-from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.filters import Condition
+from tastespace.data.formats.files import ratings_of
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.newcomers import new_items
 from tastespace.data.ratings import Ratings
+from tastespace.data.titles import items_named
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index, with_threads
+from tastespace.index.reduction import Shortened
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
@@ -32,13 +36,14 @@ from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions,
 from tastespace.models.base.attribution import Explanation, explain
 from tastespace.models.base.policies import Best, Policy, policy_of, top_n_probabilities, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
-from tastespace.models.base.results import Prediction, Ranking, Table
+from tastespace.models.base.results import Prediction, Ranking, Table, Vectors
 from tastespace.models.base.rules import Rule, Rules
 from tastespace.models.base.similarity import Similar, SimilarKind, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.parameters import SearchSpace, check_declared, check_int
-from tastespace.progress import Observer, silent
-from tastespace.settings import translated
+from tastespace.progress import Observer, shown, silent
+from tastespace.settings import suggests, translated
+from tastespace.tables import TextTable
 
 Answer = TypeVar("Answer", bound=Table)
 
@@ -96,16 +101,20 @@ class Recommender(ABC):
         """The settings with which `choose` may try this model on such ratings, the usual ones first; often none."""
         return ()
 
+    @suggests
     def fit(
         self,
-        observed: Ratings,
+        observed: Any,
         *,
-        held_out: Ratings | None = None,
+        held_out: Any = None,
         observer: Observer = silent,
         checkpoints: Checkpoints | None = None,
         start: Recommender | None = None,
     ) -> Self:
         """Learn from ratings. Fitting again starts from scratch.
+
+        `observed` are `Ratings`, or anything that `tastespace.read` makes ratings of: a frame of polars or pandas with
+        the columns user, item and rating, a sparse matrix of users and items, a file, or the name of a data set.
 
         `held_out` are ratings to watch: a model with many sweeps reports its error on them to the observer.
         They have no effect on what is learned.
@@ -116,11 +125,9 @@ class Recommender(ABC):
         `start` is a fitted model with factors: a factor model starts from the items that it knows, and the users
         are placed by them (see `tastespace.models.base.resuming`).
         """
-        for name, given in (("fit", observed), ("held_out", held_out)):
-            if not isinstance(given, Ratings) and (name == "fit" or given is not None):
-                raise InvalidParameterError(
-                    f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
-                )
+        observed = ratings_of(observed, "fit")
+        held_out = None if held_out is None else ratings_of(held_out, "held_out")
+        observer = shown(observer)
         self.check()
         if start is not None and checkpoints is not None:
             raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
@@ -166,6 +173,7 @@ class Recommender(ABC):
         self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)
         return self
 
+    @suggests
     def update(self, new_ratings: Any, *, sweeps: updates.Sweeps = "auto", observer: Observer = silent) -> Self:
         """Return a new recommender that has also seen these ratings; this one is unchanged.
 
@@ -205,6 +213,7 @@ class Recommender(ABC):
         other.index_ = grown_index(self.index_, self.posterior_, posterior)
         return other
 
+    @suggests
     def with_items(self, items: Any, *, observer: Observer = silent) -> Self:
         """Return a new recommender that also knows these items, which nobody has rated; this one is unchanged.
 
@@ -249,6 +258,7 @@ class Recommender(ABC):
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
+    @suggests
     def about(
         self, user_ids: Ids | None = None, *, history: Any = None, user_features: Any = None, instead: bool = False
     ) -> queries.Query:
@@ -262,23 +272,33 @@ class Recommender(ABC):
         self._tell(query.remarks)
         return replace(query, remarks=())
 
+    @suggests
     def predict(
-        self, user_ids: Ids | queries.Query, item_ids: Ids, *, history: Any = None, user_features: Any = None
+        self, user_ids: Any, item_ids: Ids | None = None, *, history: Any = None, user_features: Any = None
     ) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
+
+        Users and items are lists of the same length, or one user and many items, or one item and many users; or one
+        frame with the columns user and item. An item may be named by its title.
 
         Unknown users and items get the prediction of the prior and are flagged cold. `history` are ratings that the
         model has not seen, of known or new users, and `user_features` what is known of users (see `recommend`).
         """
         self.require_fitted()
-        items = id_series(listed(item_ids), "item")
+        if item_ids is None:
+            user_ids, item_ids = queries.both_of(user_ids)
+        items = items_named(self.ratings_, item_ids)
         asked = user_ids if isinstance(user_ids, queries.Query) else id_series(listed(user_ids), "user")
         query = self._query(asked, history, "predict", user_features=user_features)
         users, positions = query.users, query.positions
-        if query is user_ids and len(users) == 1:
+        if len(users) == 1:
             users, positions = users.gather(np.zeros(len(items), np.uint32)), np.repeat(positions, len(items))
+        elif len(items) == 1:
+            items = items.gather(np.zeros(len(users), np.uint32))
         if len(users) != len(items):
-            raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected equally many")
+            raise InvalidParameterError(
+                f"{len(users)} users and {len(items)} items; expected equally many, or one of either"
+            )
         item_rows = self.ratings_.items.rows_of(items)
         belief, pairs = query.belief, Pairs(positions, item_rows)
         predictive = belief.predictive(pairs)
@@ -300,6 +320,7 @@ class Recommender(ABC):
             )
         )
 
+    @suggests
     def recommend(
         self,
         user_ids: Ids | queries.Query | None = None,
@@ -399,6 +420,7 @@ class Recommender(ABC):
             remarks=told,
         )
 
+    @suggests
     def recommend_all(
         self,
         n: int = 10,
@@ -438,6 +460,7 @@ class Recommender(ABC):
         self._tell(remarks)
         return frame
 
+    @suggests
     def ask(
         self,
         user_ids: Ids | queries.Query | None = None,
@@ -492,6 +515,7 @@ class Recommender(ABC):
             block[seen.rows(), seen.columns] = -np.inf
             yield rows, block
 
+    @suggests
     def similar_items(
         self,
         item_ids: Ids,
@@ -520,13 +544,14 @@ class Recommender(ABC):
         """
         self.require_fitted()
         check_int("n", n, least=1)
-        items = id_series(listed(item_ids), "item")
+        items = items_named(self.ratings_, item_ids)
         matching, doubts = self._matching(where)
         allowed = queries.allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
         compared, remarks = self._prepared.items.compared(shrinkage, kind)
         found = similar_items(self.ratings_, compared, items, n, allowed, self._n_threads)
         return self._told(replace(found, remarks=doubts + remarks))
 
+    @suggests
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
@@ -540,6 +565,7 @@ class Recommender(ABC):
         query = self._query(user_ids, history, "similar_users")
         return self._told(similar_users(query, lambda: self._prepared.users, n))
 
+    @suggests
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings raise or lower the scores of these items, and by how much: the `n` largest.
 
@@ -563,7 +589,50 @@ class Recommender(ABC):
                 "the model was saved without its ratings, so there is nothing to explain by; expected a history, "
                 "or a model saved with its ratings"
             )
-        return self._told(explain(query, id_series(listed(item_ids), "item"), n, self.not_rated))
+        return self._told(explain(query, items_named(self.ratings_, item_ids), n, self.not_rated))
+
+    @suggests
+    def item_vectors(self, dimensions: int = 64) -> Vectors:
+        """All items as vectors of at most so many dimensions, for a vector store of your own; see `user_vectors`."""
+        short = self._shortened(dimensions)
+        ids, titles = self.ratings_.items.ids, self.ratings_.item_titles
+        return Vectors(side="item", ids=ids, titles=titles, vectors=short.items, offsets=None, error=short.error)
+
+    @suggests
+    def user_vectors(
+        self, user_ids: Ids | None = None, dimensions: int = 64, *, history: Any = None, user_features: Any = None
+    ) -> Vectors:
+        """Users as vectors, by default all training users; `history` and `user_features` are as in `recommend`.
+
+        The inner product with the vectors of `item_vectors` of the same length, plus the offset of the user, is the
+        score: the expected rating before it is clipped, for `Joint` as well, or for implicit feedback what lists are
+        ordered by. Vectors of all draws are longer than that; `error` says what short ones lose.
+        """
+        short = self._shortened(dimensions)
+        if user_ids is None and history is None:
+            user_ids = self.ratings_.users.ids
+        users = queries.users_of(self.ratings_, user_ids, history, "user_vectors")
+        vectors, offsets = np.empty((len(users), short.items.shape[1]), np.float32), np.empty(len(users), np.float32)
+        remarks: dict[str, None] = {}
+        step = len(users) if history is not None else max(1, min(self._prepared.rated.people_at_once, 512))
+        for start in range(0, len(users), max(step, 1)):
+            part = slice(start, min(start + step, len(users)))
+            query = self._query(users[part], history, "user_vectors", user_features=user_features)
+            asked = query.belief.rated.queries
+            assert asked is not None  # Where items have vectors, users have.
+            codes, added = short.queries(contiguous(asked.vectors, np.float32), query.threads)
+            vectors[part], offsets[part] = codes[query.positions], (added + asked.offsets)[query.positions]
+            remarks |= dict.fromkeys(query.remarks)
+        found: dict[str, Any] = {"vectors": vectors, "offsets": offsets, "error": short.error}
+        return self._told(Vectors(side="user", ids=users, titles=None, **found, remarks=tuple(remarks)))
+
+    def _shortened(self, dimensions: int) -> Shortened:
+        self.require_fitted()
+        check_int("dimensions", dimensions, least=1)
+        short = self._prepared.rated.shortened(dimensions)
+        if short is None:
+            raise InvalidParameterError(f"{type(self).__name__} {self.posterior_.rated.no_index}")
+        return short
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The parameters by name, as scikit-learn expects them: those that the constructor takes.
@@ -589,6 +658,14 @@ class Recommender(ABC):
             outer, _, inner = name.partition("__")
             setattr(self, outer, replace(getattr(self, outer), **{inner: params[name]}) if inner else params[name])
         return self
+
+    def _repr_html_(self) -> str:
+        """The model in a notebook: what it was fitted on, and the parameters that differ from their defaults."""
+        own = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
+        changed = [(name, str(value)) for name, (value, default) in own.items() if value != default]
+        seen = f"fitted on {self.seen_}" if self.is_fitted else "not fitted yet"
+        table = TextTable("Parameters that differ from their defaults", ("", "value"), tuple(changed))
+        return f"<p><b>{type(self).__name__}</b>, {escape(seen)}</p>" + (table.to_html() if changed else "")
 
     def require_fitted(self) -> None:
         """Refuse to answer before `fit`."""

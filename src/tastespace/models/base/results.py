@@ -20,7 +20,7 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.kinds import level_names
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.rating_distribution import RatingDistribution
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.models.base.policies import Uncertainty, level_columns
 from tastespace.parameters import check_number
 from tastespace.settings import renamed_attribute
@@ -131,7 +131,7 @@ class Lists(Table):
         (name, ids), *others = self.asked().items()
         title = dict(others).get("title")
         shown = titled(ids[position], None if title is None else title[position])
-        return f"{name} {shown}" + (f" (cold: {self.cold_note})" if self.cold[position] else "")
+        return f"{name} {shown}" + (f" ({self.cold_note})" if self.cold[position] else "")
 
     def __len__(self) -> int:
         return len(self.cold)
@@ -140,8 +140,21 @@ class Lists(Table):
         """One table per request."""
         return (self.of(position) for position in range(len(self)))
 
-    def of(self, position: int, *, levels: bool = False) -> pl.DataFrame:
+    def __getitem__(self, asked: Any) -> pl.DataFrame:
+        """The list of a user, or of another requested id: rank, and the columns of the entries."""
+        name, ids = next(iter(self.asked().items()))
+        texts = [str(entry) for entry in ids]
+        if str(asked) not in texts:
+            expected = f"one of {named(ids)}; lists by their positions are at(0), at(1) ..."
+            raise UnknownIdError(f"there is no list of {name} {asked!r}", expected=expected)
+        return self.at(texts.index(str(asked)))
+
+    def at(self, position: int, *, levels: bool = False) -> pl.DataFrame:
         """The list at this position: rank, and the columns of the entries (see there for `levels`)."""
+        return self.of(position, levels=levels)
+
+    def of(self, position: int, *, levels: bool = False) -> pl.DataFrame:
+        """The same as `at`: the list at a position, not of a user. `ranking[user]` is the list of a user."""
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         columns = {"rank": np.arange(1, self.rows.shape[1] + 1), **self._columns_of(position, levels)}
@@ -243,7 +256,7 @@ class Ranking(ItemLists):
     effects: Mapping[tuple[int, str], int] | None = None  # what each business rule did, counted
 
     about = "Ranking of"
-    cold_note = "the default list"
+    cold_note = "a new user, who gets the default list"
     empty_note = "nothing left to recommend"
 
     @property
@@ -298,6 +311,15 @@ class Prediction(Table):
 
     def __len__(self) -> int:
         return len(self.mean)
+
+    def item(self) -> float:
+        """The predicted rating, if there is only one."""
+        if len(self) != 1:
+            raise InvalidParameterError(f"there are {len(self)} predictions; expected one, or mean for all of them")
+        return float(self.mean[0])
+
+    def __float__(self) -> float:
+        return self.item()
 
     @property
     def effective_draws(self) -> DoubleArray | None:
@@ -378,6 +400,41 @@ class Prediction(Table):
                 "ImplicitALS for implicit feedback"
             )
         return self.rating
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Vectors(Table):
+    """Users or items as vectors for any vector store: a user's vector times an item's, plus the user's offset, is the
+    score, which is the expected rating before it is clipped, or for implicit feedback what lists are ordered by.
+
+    `error` is the root mean square of the difference to the exact scores, over known users and all items: what short
+    vectors lose. `offsets` is None for items.
+    """
+
+    side: Literal["user", "item"]
+    ids: pl.Series
+    titles: pl.Series | None
+    vectors: FloatMatrix
+    offsets: FloatArray | None
+    error: float
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def heading(self) -> str:
+        n, dimensions = self.vectors.shape
+        return f"Vectors of {plural(n, self.side)} in {dimensions} dimensions (error of scores {self.error:.2g})"
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row each: id, title if known, vector, and for users the offset."""
+        columns = id_columns(self.side, self.ids, self.titles)
+        columns["vector"] = pl.Series("vector", self.vectors, dtype=pl.Array(pl.Float32, self.vectors.shape[1]))
+        return pl.DataFrame(columns if self.offsets is None else columns | {"offset": self.offsets})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content for JSON: vectors as lists of numbers."""
+        return {"rows": self.to_polars().to_dicts(), "error": self.error}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -61,7 +61,7 @@ class Similar(Lists):
     similar_titles: pl.Series | None = None  # requests * n
 
     about = "Similar to"
-    cold_note = "nothing to compare by"
+    cold_note = "cold: nothing to compare by"
 
     @property
     def rows(self) -> IntArray:

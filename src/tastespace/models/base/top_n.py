@@ -34,6 +34,7 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.index.index import Index
+from tastespace.index.reduction import Shortened
 from tastespace.index.search import Neighbours, Scan, few_allowed
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
@@ -59,6 +60,7 @@ MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the val
 LOOKED_AT = 2  # times the length of a list: items with the largest bounds on their scores
 MORE = 4  # times as many items are looked at where rules have left gaps
 ROUNDING = 1e-5  # that a value may be above its bound, as a share of the largest bound
+SHORTENED_BY = 500  # training users by whose vectors those of items are shortened
 SAMPLED = 500  # items that stand for all where vectors are longer than that
 
 
@@ -118,6 +120,18 @@ class Prepared:
     def _vectors(self) -> FloatMatrix | None:
         """What scores are inner products with: not what candidates for choices are found by."""
         return self._posterior.item_vectors if self._posterior.rated is self._posterior else None
+
+    def shortened(self, dimensions: int) -> Shortened | None:
+        """Short vectors of the items; None for a posterior without item vectors. Made once for each length."""
+        if self._vectors is None:
+            return None
+        made: dict[int, Shortened] = self.__dict__.setdefault("_shortened", {})
+        if dimensions not in made:
+            rows = np.unique(np.linspace(0, max(self._ratings.n_users - 1, 0), SHORTENED_BY).astype(np.int32))
+            people = posteriors.People.known(rows, self._ratings.by_user)
+            queries = self._posterior.believe(people, 1).queries if self._ratings.n_users else None
+            made[dimensions] = Shortened.of(self._vectors, None if queries is None else queries.vectors, dimensions)
+        return made[dimensions]
 
     @cached_property
     def rough_summaries(self) -> Callable[[Any, IntArray], tuple[FloatMatrix, FloatMatrix]] | None:

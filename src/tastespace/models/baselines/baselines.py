@@ -18,6 +18,7 @@ from tastespace.models.base.recommender import Recommender
 from tastespace.models.biases import Baseline, damped_biases, taken
 from tastespace.parameters import Range, check_int, check_number
 from tastespace.progress import Observer
+from tastespace.settings import takes_old_parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +102,13 @@ class _Biases(Recommender):
         return items + np.float32(observed.mean)
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class GlobalMean(_Biases):
     """Predicts the mean of all ratings for every pair: the error to start from. It does not rank items."""
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class ItemMean(_Biases):
     """Predicts the mean of the item for every user; items with few ratings are shrunk to the mean of all.
@@ -127,6 +130,7 @@ class ItemMean(_Biases):
         return np.asarray(total / np.maximum(by_item.counts + self.damping, 1e-12))
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class Popular(_Biases):
     """Recommends the most-rated items. Scores are numbers of raters; predicted ratings are the mean."""
@@ -144,6 +148,7 @@ class Popular(_Biases):
         return observed.by_item.counts.astype(np.float32)
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class DampedBias(_Biases):
     """rating = mean + user bias + item bias, each shrunk to zero as by `damping` extra ratings without bias.

@@ -29,6 +29,7 @@ from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.parameters import Range, check_number
 from tastespace.progress import Observer
+from tastespace.settings import takes_old_parameters
 
 MAX_RATINGS = 100_000  # that the slope is fitted to
 BLOCK = 10_000  # pairs scored at once
@@ -106,6 +107,7 @@ class ProfileBelief(Belief):
         return (self.posterior.mean + bias + self.posterior.slope * scores).astype(np.float32)
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class ContentProfile(Recommender):
     """Users are the means of the features of what they rated, weighted by how they rated it; a baseline for features.

@@ -22,6 +22,7 @@ from tastespace.models.base.recommender import Recommender
 from tastespace.models.biases import Baseline, damped_biases
 from tastespace.parameters import Choice, Range, check_int, check_number, check_option, thousand_users
 from tastespace.progress import Observer, Progress
+from tastespace.settings import takes_old_parameters
 
 Similarity = Literal["cosine", "pearson", "adjusted-cosine"]
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "pearson", "adjusted-cosine")  # artifacts store the position
@@ -392,6 +393,7 @@ class _KNN(Recommender):
         return Baseline(observed.mean, items.astype(np.float32), float(self.user_damping))
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class ItemKNN(_KNN):
     """A user rates an item as they rated the items most similar to it.
@@ -428,6 +430,7 @@ class ItemKNN(_KNN):
         return ItemNeighbours(baseline, ratings, rule, most_similar_to_each(*given))
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class UserKNN(_KNN):
     """A user rates an item as the users most similar to them rated it.

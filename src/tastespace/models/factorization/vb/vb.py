@@ -34,8 +34,10 @@ from tastespace.models.factorization.vb.posterior import NewRow, UncertainItems,
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
 from tastespace.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.progress import Observer
+from tastespace.settings import takes_old_parameters
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class VB(Recommender):
     """Bayesian matrix factorization by variational Bayes: a posterior without sampling, by maximising a bound.
