@@ -58,8 +58,11 @@ from tastespace.models.baselines.baselines import DampedBias as DampedBias
 from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
 from tastespace.models.baselines.baselines import ItemMean as ItemMean
 from tastespace.models.baselines.baselines import Popular as Popular
+from tastespace.models.baselines.mixtures import PLSA as PLSA
+from tastespace.models.baselines.mixtures import UserMixture as UserMixture
 from tastespace.models.baselines.profile import ContentProfile as ContentProfile
 from tastespace.models.composed.blend import Blend as Blend
+from tastespace.models.composed.co_clusters import CoClusters as CoClusters
 from tastespace.models.composed.joint import Joint as Joint
 from tastespace.models.deep.autorec import AutoRec as AutoRec
 from tastespace.models.factorization.als.als import ALS as ALS
@@ -88,6 +91,7 @@ from tastespace.models.neighbors.knn import UserKNN as UserKNN
 from tastespace.models.registry import suitable_model as suitable_model
 from tastespace.report.comparison_figures import write_comparison as write_comparison
 from tastespace.report.evaluation_page import write_evaluation as write_evaluation
+from tastespace.report.rank_figures import write_co_clusters as write_co_clusters
 from tastespace.report.rank_figures import write_ranks as write_ranks
 from tastespace.selection.choose import ModelChoice as ModelChoice
 from tastespace.selection.choose import choose as choose

@@ -13,10 +13,12 @@ from tastespace.models import (
     BPMF,
     EASE,
     MODELS,
+    PLSA,
     PMF,
     VB,
     AutoRec,
     Blend,
+    CoClusters,
     ContentProfile,
     DampedBias,
     GlobalMean,
@@ -30,6 +32,7 @@ from tastespace.models import (
     SphereALS,
     SphereBPMF,
     UserKNN,
+    UserMixture,
 )
 from tastespace.randomness import generator
 from tastespace.testing.conformance import OneClassConformance, RecommenderConformance
@@ -442,6 +445,27 @@ class TestProbitBPMFOfChoices(OneClassConformance):
             likelihood=Probit(negatives="popularity", n_negatives=4),
             **parameters,
         )
+
+
+class TestCoClusters(RecommenderConformance):
+    explanations_add_up = False  # a rating also decides who is similar
+
+    def make(self, **parameters):
+        return CoClusters(n_factors=4, n_neighbors=6, **parameters)
+
+
+class TestUserMixture(RecommenderConformance):
+    keeps_users = explanations_add_up = False
+
+    def make(self, **parameters):
+        return UserMixture(n_clusters=3, shrinkage=1.0, **parameters)
+
+
+class TestPLSA(RecommenderConformance):
+    keeps_users = explanations_add_up = False
+
+    def make(self, **parameters):
+        return PLSA(n_clusters=3, shrinkage=1.0, **parameters)
 
 
 @pytest.mark.deep

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from tastespace import ALS as ALS
     from tastespace import BPMF as BPMF
     from tastespace import EASE as EASE
+    from tastespace import PLSA as PLSA
     from tastespace import PMF as PMF
     from tastespace import VB as VB
     from tastespace import AutoRec as AutoRec
     from tastespace import Blend as Blend
+    from tastespace import CoClusters as CoClusters
     from tastespace import ContentProfile as ContentProfile
     from tastespace import DampedBias as DampedBias
     from tastespace import EmpiricalBayes as EmpiricalBayes
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from tastespace import SphereALS as SphereALS
     from tastespace import SphereBPMF as SphereBPMF
     from tastespace import UserKNN as UserKNN
+    from tastespace import UserMixture as UserMixture
     from tastespace.models.base.recommender import Recommender as Recommender
 
 
@@ -73,6 +76,9 @@ MODELS = ModelTable(
         "blend": "composed.blend:Blend",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
         "autorec": "deep.autorec:AutoRec",
+        "co-clusters": "composed.co_clusters:CoClusters",
+        "mixture": "baselines.mixtures:UserMixture",
+        "plsa": "baselines.mixtures:PLSA",
     }
 )
 _CLASSES = {place.rpartition(":")[2]: place for place in MODELS.data.values()}

@@ -1,16 +1,17 @@
-"""Figures of what is learned beside factors: their number, precisions, and curves of ratings."""
+"""Figures of what is learned beside factors: their number, precisions, curves of ratings, and clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tastespace.arrays import DoubleArray
 from tastespace.data.kinds import level_names
 from tastespace.evaluation.resampling import counted
+from tastespace.models.composed.co_clusters import ClusteredSide, CoClusters
 from tastespace.models.factorization.monotone.monotone import CurveList
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, LOOKS, PALE, Picture
@@ -153,3 +154,31 @@ def _names(curves: CurveList) -> list[str]:
         return [f"user {name}" for name in curves.ids]
     extremes = [f"{100 * share:.0f} % extremes" for share in curves.extremes]
     return [f"{counted(n, 'user')}, {extreme}" for n, extreme in zip(curves.n_users, extremes, strict=True)]
+
+
+def write_co_clusters(model: CoClusters, folder: str | Path) -> list[Path]:
+    """Draw the clusters of users and of items to users.svg and items.svg. Needs the extra `plot`."""
+    found = model.clusters_
+    return plot.write_pictures(plot.prepare_folder(folder), [cluster_picture(side, found[side]) for side in found])
+
+
+MOST_POINTS = 2000  # of a side, evenly chosen
+
+
+def cluster_picture(name: str, side: ClusteredSide) -> Picture:
+    """The principal components of one side in three dimensions, coloured by cluster."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
+    axes: Any = figure.add_subplot(projection="3d")
+    shown = np.unique(np.linspace(0, len(side.points) - 1, MOST_POINTS).astype(np.int64))
+    components = np.zeros((len(shown), 3))
+    components[:, : side.points.shape[1]] = side.points[shown]
+    colours = mpl.colormaps["tab20"](side.cells[shown] % 20)
+    axes.scatter(*components.T, c=colours, s=6, linewidths=0, depthshade=False)
+    axes.set(xlabel="component 1", ylabel="component 2", zlabel="component 3")
+    axes.set_title(f"{name.capitalize()} in {counted(side.n_clusters, 'cluster')}", loc="left", fontsize=11)
+    smallest, largest = (counted(int(size), name[:-1]) for size in np.sort(np.bincount(side.cells))[[0, -1]])
+    words = f"the smallest of {smallest}, the largest of {largest}"
+    return Picture.of(figure, name, f"{name.capitalize()} in {counted(side.n_clusters, 'cluster')}", f": {words}.")

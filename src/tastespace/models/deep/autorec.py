@@ -43,7 +43,7 @@ class _RatingAutoencoder(Recommender):
     """The shared parameters of both models, and how they are trained."""
 
     side: Side = "items"
-    regularization: float = 60.0
+    regularization: float = 100.0
     damping: float = 5.0
     iterations: int = 500
     validation_share: float = 0.1
