@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 from service.conftest import small_ratings
 
-from tastespace import ALS, BPMF, artifact
+from tastespace import ALS, BPMF, Blend, ImplicitALS, Joint, LogisticMF, artifact
 from tastespace.service.app import create_app, prepare
 from tastespace.service.catalogue import Catalogue, StoredItem, stocked
 from tastespace.service.retraining import convert
@@ -36,6 +37,33 @@ def test_a_new_item_is_in_the_next_list(client):
     ]
     predicted = client.post("/v1/predictions", json={"user": "3", "items": ["900", "1"]}).json()["items"]
     assert predicted[0]["belief_sd"] > predicted[1]["belief_sd"]  # nobody has rated it
+
+
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        Joint(n_factors=2, chains=1, warmup=5, draws=10, seed=1, threads=1, weight=0.5),
+        ImplicitALS(n_factors=4, strength=4.0, regularization=1.0, feature_regularization=1.0, seed=1, threads=1),
+        Blend(n_factors=4, strength=4.0, regularization=1.0, feature_regularization=1.0, weight=0.5, seed=1, threads=1),
+        LogisticMF(n_factors=4, seed=1, threads=1, feature_regularization=1.0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_models_of_choices_place_new_items_by_their_features(model, tmp_path):
+    """At once, and among the first of the default list for those whom they suit: comedies, for a user who has those."""
+    whole = small_ratings()
+    is_comedy = whole.item_ids().to_numpy() % 3 == 1
+    users = whole.user_ids().to_numpy()
+    ratings = whole.take(np.flatnonzero(is_comedy == (users % 2 == 1))).with_item_features("genre")
+    artifact.save(model.fit(ratings), tmp_path / "model")
+    settings = Settings(model=str(tmp_path / "model"), state=str(tmp_path / "state"), rate=0)
+    prepare(settings)
+    with TestClient(create_app(settings)) as client:
+        answer = client.post("/v1/items", json=NEW)
+        assert (answer.status_code, answer.json()["recommendable"]) == (201, True)
+        first, last = (listed(client, user=str(user)) for user in (3, 4))
+        assert first.index("900") < min(len(first) / 3, last.index("900"))
 
 
 def test_every_worker_knows_it_at_once(settings):

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from tastespace import threads
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
+from tastespace.data.features import Features
 from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
@@ -79,6 +80,7 @@ class LinearSide:
     pairs: PairWeights
     shares: FloatArray  # of the users, who have each item
     weights: Any  # F, users x items, sparse
+    features: Features | None = None  # of the items
 
     @classmethod
     def of(cls, observed: Ratings) -> LinearSide:
@@ -86,13 +88,14 @@ class LinearSide:
         values = history.values.astype(np.float64)
         pairs = PairWeights(float(values.mean()), float(values.std()) if np.ptp(values) else 0.0)
         shares = (observed.by_item.counts / max(observed.n_users, 1)).astype(np.float32)
-        return cls(pairs, shares, pairs.weigh(history, observed.n_items))
+        return cls(pairs, shares, pairs.weigh(history, observed.n_items), observed.item_features)
 
     def weigh(self, history: CSR) -> Any:
         return self.pairs.weigh(in_logarithms(history), len(self.shares))
 
     def fitted(self, regularization: float, observer: Observer) -> ChoiceModel:
-        return ChoiceModel(self.pairs, self.shares, inverse_of(self.weights, regularization, observer))
+        fitted = ChoiceModel(self.pairs, self.shares, inverse_of(self.weights, regularization, observer))
+        return fitted.describing(self.features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,7 +321,7 @@ class Blend(ImplicitALS):
         factors = super().placed(posterior.factors, observed)
         if factors is None:
             return None
-        linear = posterior.linear.with_items(observed.n_items, posterior.regularization)
+        linear = posterior.linear.with_items(observed.n_items, posterior.regularization, observed.item_features)
         return replace(posterior, factors=factors, linear=linear)
 
     @property

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -46,8 +47,10 @@ from numpy.typing import NDArray
 from tastespace import threads
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
+from tastespace.data.features import Features
 from tastespace.data.kinds import liked_from
 from tastespace.data.ratings import Ratings
+from tastespace.models.composed.described import DescribedItems
 from tastespace.models.linear.ease import fill_with_gram, invert
 from tastespace.progress import Observer, silent
 
@@ -363,6 +366,7 @@ class ChoiceModel:
     pairs: PairWeights
     shares: FloatArray  # of the training users, who have each item
     inverse: Inverse
+    described: DescribedItems | None = None  # items that nobody has, by their features
 
     @classmethod
     def of(
@@ -370,26 +374,50 @@ class ChoiceModel:
     ) -> ChoiceModel:
         pairs = PairWeights.of(observed)
         inverse = inverse_of(pairs.weigh(observed.by_user, observed.n_items), regularization, observer, gram)
-        return cls(pairs, (observed.by_item.counts / max(observed.n_users, 1)).astype(np.float32), inverse)
+        shares = (observed.by_item.counts / max(observed.n_users, 1)).astype(np.float32)
+        return cls(pairs, shares, inverse).describing(observed.item_features)
+
+    def describing(self, features: Features | None) -> ChoiceModel:
+        """The same, with what features say of the items that nobody has."""
+        is_had = self.shares > 0
+        if self.described is not None:
+            is_had[self.described.rows] = False
+        described = DescribedItems.of(features, is_had)
+        known = np.where(is_had, self.shares, np.float32(0))
+        return replace(self, shares=known if described is None else described.expected(known), described=described)
 
     @property
     def n_items(self) -> int:
         return len(self.shares)
 
-    def with_items(self, n: int, regularization: float) -> ChoiceModel:
+    def with_items(self, n: int, regularization: float, features: Features | None) -> ChoiceModel:
         """The same for n items, the last of which nobody has: as it would be learned again, without doing so."""
         shares = np.concatenate([self.shares, np.zeros(n - self.n_items, np.float32)])
-        return ChoiceModel(self.pairs, shares, self.inverse.with_items(n, regularization))
+        grown = replace(self, shares=shares, inverse=self.inverse.with_items(n, regularization))
+        return grown.describing(features)
+
+    def linear(self, rows: scipy.sparse.csr_array) -> FloatMatrix:
+        """c of rows of weights, of items that nobody has, too."""
+        found = self.inverse.linear(rows)
+        if self.described is not None:
+            self.described.fill(found)
+        return found
 
     def propensities(self, history: CSR) -> FloatMatrix:
         """C: one row a user, one column an item."""
-        linear = self.inverse.linear(self.pairs.weigh(history, self.n_items))
+        linear = self.linear(self.pairs.weigh(history, self.n_items))
         return propensities(linear, history.counts, self.shares)
 
     def propensities_of(self, history: CSR, places: IntArray, items: IntArray) -> FloatArray:
         """C of some items only: each of them, and the place of its user in the history. For a low rank."""
         assert isinstance(self.inverse, LowRank)
-        linear = self.inverse.linear_of(self.pairs.weigh(history, self.n_items), places, items)
+        weights = self.pairs.weigh(history, self.n_items)
+        linear = self.inverse.linear_of(weights, places, items)
+        if self.described is not None:
+            at = np.flatnonzero(np.isin(items, self.described.rows))
+            queries = (weights @ self.inverse.vectors) * self.inverse.explained
+            for k, item in zip(at, items[at], strict=True):
+                linear[k] = self._described_vectors[np.searchsorted(self.described.rows, item)] @ queries[places[k]]
         return propensities(linear[:, None], history.counts[places], self.shares[items, None])[:, 0]
 
     def vectors(self) -> FloatMatrix:
@@ -398,7 +426,17 @@ class ChoiceModel:
         For a low rank, and so are the queries.
         """
         assert isinstance(self.inverse, LowRank)
-        return np.hstack([self.inverse.vectors / self.inverse.diagonal[:, None], self.shares[:, None]])
+        vectors = self.inverse.vectors / self.inverse.diagonal[:, None]
+        if self.described is not None:
+            vectors[self.described.rows] = self._described_vectors
+        return np.hstack([vectors, self.shares[:, None]])
+
+    @cached_property
+    def _described_vectors(self) -> FloatMatrix:
+        """Those of the items that nobody has, for a low rank."""
+        assert isinstance(self.inverse, LowRank)
+        assert self.described is not None
+        return np.asarray(self.described.expect(self.inverse.vectors / self.inverse.diagonal[:, None]))
 
     def queries(self, history: CSR) -> FloatMatrix:
         """What the items' vectors are multiplied with, a row a user."""
@@ -428,7 +466,7 @@ class ChoiceModel:
         for some in blocks(n_rated, self.n_items, BLOCK_WEIGHTS):
             n = some.stop - some.start
             alone = weights[some], history.columns[some], np.arange(n + 1)  # as if each were the only one
-            found.append(self.inverse.linear(scipy.sparse.csr_array(alone, shape=(n, self.n_items)))[:, items])
+            found.append(self.linear(scipy.sparse.csr_array(alone, shape=(n, self.n_items)))[:, items])
         return np.vstack(found).T if found else np.zeros((len(items), 0), np.float32)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -436,6 +474,7 @@ class ChoiceModel:
             "pairs": np.array([self.pairs.mean, self.pairs.sd]),
             "shares": self.shares,
             "diagonal": self.inverse.diagonal,
+            **({} if self.described is None else self.described.arrays()),
         }
         if isinstance(self.inverse, ByItems):
             return {**common, **self.inverse.arrays()}
@@ -459,11 +498,14 @@ class ChoiceModel:
         import scipy.sparse
 
         pairs, shares, n = PairWeights(*map(float, arrays["pairs"])), arrays["shares"], len(arrays["shares"])
+        described = DescribedItems.found_in(arrays)
         if "steps" in arrays:
-            return cls(pairs, shares, ByItems.from_arrays(arrays))
+            return cls(pairs, shares, ByItems.from_arrays(arrays), described)
         if "vectors" in arrays:
             parts = (arrays[name] for name in ("vectors", "explained", "penalties", "diagonal"))
-            return cls(pairs, shares, LowRank(*parts))
+            return cls(pairs, shares, LowRank(*parts), described)
         given = arrays["user_weights"], arrays["user_items"], arrays["user_offsets"]
         weights = scipy.sparse.csr_array(given, shape=(len(arrays["user_offsets"]) - 1, n))
-        return cls(pairs, shares, ByUsers(weights, arrays["penalties"], arrays["user_inverse"], arrays["diagonal"]))
+        return cls(
+            pairs, shares, ByUsers(weights, arrays["penalties"], arrays["user_inverse"], arrays["diagonal"]), described
+        )

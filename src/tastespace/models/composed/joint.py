@@ -616,7 +616,11 @@ class Joint(BPMF):
         return posterior
 
     def kept_up(self, posterior: JointPosterior, merged: Merged, seen: TrainingSummary, seed: int) -> JointPosterior:  # type: ignore[override]
-        return self._again(posterior, super().kept_up(posterior.rating, merged, seen, seed), merged.ratings)
+        rating, observed = super().kept_up(posterior.rating, merged, seen, seed), merged.ratings
+        if merged.news.ratings:
+            return self._again(posterior, rating, observed)
+        how = posterior.found.regularization, observed.item_features
+        return replace(posterior, rating=rating, choice=posterior.choice.with_items(observed.n_items, *how))
 
     def restarted(  # type: ignore[override]
         self,
