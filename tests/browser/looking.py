@@ -21,7 +21,7 @@ def settled(page, view: str) -> None:
         page.locator(".question h2").wait_for()
         page.locator(".your-list .ranked").wait_for()
     elif view == "map":
-        page.locator(".map canvas").wait_for()
+        page.locator(".map canvas").wait_for(timeout=120_000)  # made for the first time
     elif view == "model":
         page.locator("main table").first.wait_for()
 

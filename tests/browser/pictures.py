@@ -39,7 +39,7 @@ def show_figures(page: Any) -> None:
 
 
 def wait_for_place(page: Any) -> None:
-    page.locator("#whereabouts").filter(has_text="is at").wait_for()
+    page.locator(".kinds li").first.wait_for()
 
 
 def nothing(page: Any) -> None:
@@ -62,7 +62,7 @@ SHOTS = (
     Shot("page-person", "person", answer_some),
     Shot("page-map", "map?user={user}", wait_for_place),
     Shot("page-model", "model", show_figures),
-    Shot("page-map-dark", "map?user={user}&colour=year", wait_for_place, dark=True),
+    Shot("page-map-dark", "map?user={user}", wait_for_place, dark=True),
     Shot("page-narrow", "recommendations?user={user}", narrow=True),
 )
 

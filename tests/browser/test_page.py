@@ -181,7 +181,7 @@ def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp
         page.locator(".map canvas").wait_for()
         page.get_by_label("Find an item").fill("A" * 400)
         page.keyboard.press("Enter")
-        page.get_by_role("heading", name="Most similar").wait_for()
+        page.get_by_role("heading", name="Most like it").wait_for()
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
         page.get_by_role("link", name="Model").click()
         page.get_by_text("Not measured: fit with --holdout 0.1").wait_for()
@@ -202,7 +202,7 @@ def test_without_titles_genres_or_ratings(open_page, bare_model, tmp_path):
         go(page, site, "recommendations?user=3")
         assert all(re.match(r"Item \d+", title) for title in titles(page))
         go(page, site, "map?user=nobody")
-        page.locator("#whereabouts").filter(has_text="nobody has no ratings yet").wait_for()
+        page.locator("#whereabouts").filter(has_text="nobody has no ratings yet").wait_for(timeout=120_000)
     finally:
         site.end(page)
 

@@ -1,186 +1,303 @@
 "use strict";
-// The taste map on a canvas: zooming ten thousand points takes a few milliseconds here, and took Plotly more than half a
-// second.
+// The taste map on a canvas: land where items are, dots, titles where there is room, and what a person thinks of them.
 (() => {
-  const { make, colour, count, table, twin } = tastespace;
-  const PALETTE = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e08a2c", "#7a68c9"]; // Tol's bright, and two
-  const OTHERS = "#9aa5ad";
-  const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // dark to light
-  const NEAR = 14; // pixels within which a point is selected
+  const { make, icon, colour, count, titleOf, twin, table } = tastespace;
+  const NEAR = 14; // pixels within which a point is meant
+  const [LABELS, MORE_LABELS, CANDIDATES] = [50, 160, 600];
+  const HIGHLIGHTS = [["#4477aa", "#88b4e7"], ["#aa3377", "#e890c0"], ["#8a7a00", "#ddcc55"]]; // light and dark; three at most
+  const [PLACES, STEPS] = [10, 25]; // clusters, and rounds of k-means
+  const LAND = 360; // pixels of a side of the land
 
-  function ramp(share) {
-    const place = Math.max(0, Math.min(1, share)) * (RAMP.length - 1);
-    const low = Math.min(RAMP.length - 2, Math.floor(place));
-    const mixed = RAMP[low].map((value, channel) => Math.round(value + (place - low) * (RAMP[low + 1][channel] - value)));
-    return `rgb(${mixed.join(",")})`;
-  }
-
-  // The colour of each item, and the legend.
-  function colouring(map, by) {
-    if (by === "ratings") return numbers(map.ratings.map((n) => Math.log10(1 + n)), (value) => count(Math.round(10 ** value - 1)), "ratings");
-    const about = map.attributes[by];
-    if (!about) return { of: map.x.map(() => PALETTE[0]), legend: [] };
-    if (about.numbers) return numbers(about.numbers, (value) => String(Math.round(value)), by);
-    const named = about.values.slice(0, PALETTE.length);
-    // Among several values the rarest is shown.
-    const of = about.of.map((values) => {
-      const shown = values.filter((value) => value < named.length);
-      return shown.length ? PALETTE[Math.max(...shown)] : OTHERS;
-    });
-    const legend = named.map((value, place) => [value, PALETTE[place]]);
-    return { of, legend: about.values.length > named.length || about.of.some((values) => !values.length) ? [...legend, ["others", OTHERS]] : legend };
-  }
-
-  function numbers(values, format, name) {
-    const known = values.filter((value) => value !== null).sort((a, b) => a - b);
-    if (!known.length) return { of: values.map(() => OTHERS), legend: [] };
-    const low = known[Math.floor(0.02 * (known.length - 1))];
-    const high = known[Math.ceil(0.98 * (known.length - 1))];
-    const of = values.map((value) => (value === null ? OTHERS : ramp((value - low) / (high - low || 1))));
-    return { of, legend: [], scale: { low: format(low), high: format(high), name } };
-  }
-
-  function legendOf({ legend, scale }) {
-    const entries = legend.map(([name, paint]) => {
-      const dot = make("i");
-      dot.style.background = paint;
-      return make("li", { dir: "auto" }, dot, name);
-    });
-    if (scale) {
-      const strip = make("span", { class: "scale", "aria-hidden": "true" });
-      strip.style.background = `linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map(ramp).join(",")})`;
-      entries.push(make("li", {}, `${scale.name}: ${scale.low} `, strip, ` ${scale.high}`));
+  // Groups of neighbours by k-means, from the same start every time: the next one far from those before.
+  function clustersOf({ x, y }) {
+    const n = x.length;
+    const k = Math.min(PLACES, Math.floor(n / 12));
+    if (k < 2) return null;
+    const centres = [[x[0], y[0]]];
+    const far = new Float64Array(n).fill(Infinity);
+    while (centres.length < k) {
+      const [cx, cy] = centres[centres.length - 1];
+      let best = 0;
+      for (let item = 0; item < n; item++) {
+        far[item] = Math.min(far[item], (x[item] - cx) ** 2 + (y[item] - cy) ** 2);
+        if (far[item] > far[best]) best = item;
+      }
+      centres.push([x[best], y[best]]);
     }
-    return make("ul", { class: "legend", "aria-label": "Colours" }, entries);
+    const of = new Int32Array(n);
+    for (let step = 0; step < STEPS; step++) {
+      const sums = centres.map(() => [0, 0, 0]);
+      for (let item = 0; item < n; item++) {
+        let least = Infinity;
+        for (let c = 0; c < k; c++) {
+          const d = (x[item] - centres[c][0]) ** 2 + (y[item] - centres[c][1]) ** 2;
+          if (d < least) (least = d), (of[item] = c);
+        }
+        const sum = sums[of[item]];
+        (sum[0] += x[item]), (sum[1] += y[item]), sum[2]++;
+      }
+      sums.forEach(([sx, sy, m], c) => m && (centres[c] = [sx / m, sy / m]));
+    }
+    return { of, centres };
   }
 
-  // The element and its methods. `chosen(position)` is called with the selected item.
-  function tasteCanvas(map, { by, chosen = () => {}, label }) {
-    const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": label });
-    const tip = make("div", { class: "tip", hidden: true });
-    const heard = make("p", { class: "unseen", role: "status" });
-    const view = { x: 0, y: 0, scale: 1 }; // the point in the middle of the canvas, and how much it is enlarged
-    const state = { paint: colouring(map, by), marked: new Map(), place: null, over: -1, waiting: false };
+  // Two genres at most that are frequent, and more so than elsewhere; a decade or "classics" if years agree. Rather no
+  // name than a weak one, and none twice.
+  function namesOf(map, clusters) {
+    const kinds = Object.values(map.attributes).filter((about) => about.values && about.of);
+    const years = map.attributes.year?.numbers;
     const n = map.x.length;
-    // The most rated last, above the others, and a little larger.
-    const order = Uint32Array.from(map.ratings.keys()).sort((a, b) => map.ratings[a] - map.ratings[b]);
-    const sizes = Float32Array.from(map.ratings, (rated) => 1.3 + 0.7 * Math.log10(1 + rated));
-    const nameOf = (item) => (map.titles && map.titles[item]) || `Item ${map.items[item]}`;
-    const legend = make("div", {}, legendOf(state.paint));
-    let width = 1;
-    let height = 1;
+    const names = clusters.centres.map((_, c) => {
+      const members = [];
+      for (let item = 0; item < n; item++) if (clusters.of[item] === c) members.push(item);
+      const strong = (holds) => {
+        const all = Array.from({ length: n }, (_, item) => item).filter(holds).length / n;
+        const share = members.filter(holds).length / (members.length || 1);
+        const z = (share - all) / Math.sqrt((all * (1 - all)) / (members.length || 1) || 1);
+        return { share, z, is: share >= 0.1 && share >= 1.35 * all && z >= 2.5 };
+      };
+      const found = kinds.flatMap((about) => about.values.map((value, place) => ({ value, ...strong((item) => about.of[item].includes(place)) })))
+        .filter((one) => one.is && !/^\(.*\)$/.test(one.value)).sort((a, b) => b.z - a.z).slice(0, 2).map((one) => one.value);
+      if (years && found.length < 2) {
+        const decade = [...new Set(members.map((item) => years[item] && Math.floor(years[item] / 10) * 10))].filter(Boolean)
+          .map((from) => ({ from, ...strong((item) => years[item] >= from && years[item] < from + 10) })).filter((one) => one.is && one.share >= 0.5)[0];
+        const old = strong((item) => years[item] && years[item] < 1975);
+        if (decade) found.push(`${decade.from}s`);
+        else if (old.is && old.share >= 0.5) found.push("classics");
+      }
+      return found.join(" · ");
+    });
+    return names.map((name, c) => (names.indexOf(name) === c ? name : ""));
+  }
 
-    // All items fit at first, with some room around them.
+  // The element and its methods. `pick(item)` is called with the chosen one, or -1; `over(item)` with the one pointed at.
+  function tasteCanvas(map, { pick = () => {}, label }) {
+    const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": label, "aria-roledescription": "map" });
+    const heard = make("p", { class: "unseen", role: "status" });
+    const tip = make("div", { class: "tip", hidden: true });
+    const view = { x: 0, y: 0, scale: 1 };
+    const state = { over: -1, picked: -1, lines: [], place: null, kinds: new Map(), high: [], least: 0, waiting: false };
+    const n = map.x.length;
+    const order = Uint32Array.from(map.ratings.keys()).sort((a, b) => map.ratings[a] - map.ratings[b]); // the most rated last
+    const sizes = Float32Array.from(map.ratings, (rated) => 1.2 + 1.15 * Math.log10(1 + rated));
+    const entryOf = (item) => ({ item: map.items[item], title: map.titles && map.titles[item] });
+    const nameOf = (item) => titleOf(entryOf(item));
+    const clusters = clustersOf(map);
+    const names = clusters ? namesOf(map, clusters) : [];
+    const widths = new Map();
+    let [width, height, land, paints] = [1, 1, null, {}];
+
     const bounds = [map.x, map.y].map((places) => [places.reduce((a, b) => Math.min(a, b)), places.reduce((a, b) => Math.max(a, b))]);
     const [spanX, spanY] = bounds.map(([low, high]) => high - low || 1);
     const [centreX, centreY] = bounds.map(([low, high]) => (low + high) / 2);
-    const unit = () => 0.92 * Math.min(width / spanX, height / spanY) * view.scale;
-    const toScreen = (x, y) => [width / 2 + (x - view.x) * unit(), height / 2 - (y - view.y) * unit()];
+    const home = () => Object.assign(view, { x: centreX, y: centreY, scale: 1 });
+    home();
+    // Both directions are stretched to fill the picture: distances along one are comparable, and neighbours stay so.
+    const unitX = () => (0.88 * width * view.scale) / spanX;
+    const unitY = () => (0.86 * height * view.scale) / spanY;
+    const toScreen = (x, y) => [width / 2 + (x - view.x) * unitX(), height / 2 - (y - view.y) * unitY()];
 
-    function resize() {
-      const sharpness = Math.min(2, window.devicePixelRatio || 1);
-      width = canvas.clientWidth || 600;
-      height = canvas.clientHeight || 400;
-      canvas.width = Math.round(width * sharpness);
-      canvas.height = Math.round(height * sharpness);
-      canvas.getContext("2d").setTransform(sharpness, 0, 0, sharpness, 0, 0);
+    // Dots, blurred and cut off at a level: done once for each theme, and then drawn as a picture.
+    function makeLand(paint) {
+      const picture = document.createElement("canvas");
+      picture.width = picture.height = LAND;
+      const pen = picture.getContext("2d", { willReadFrequently: true });
+      pen.filter = "blur(9px)";
+      for (let item = 0; item < n; item++) {
+        pen.beginPath();
+        pen.arc(LAND * (0.1 + (0.8 * (map.x[item] - bounds[0][0])) / spanX), LAND * (0.9 - (0.8 * (map.y[item] - bounds[1][0])) / spanY), 9, 0, 7);
+        pen.fill();
+        if (n > 3000) item += Math.floor(n / 3000);
+      }
+      const data = pen.getImageData(0, 0, LAND, LAND);
+      const rgb = paint.match(/\d+(\.\d+)?/g).map(Number);
+      for (let at = 0; at < data.data.length; at += 4) {
+        const cover = Math.max(0, Math.min(1, (data.data[at + 3] - 70) / 24));
+        data.data.set([rgb[0], rgb[1], rgb[2], Math.round(255 * cover)], at);
+      }
+      pen.filter = "none";
+      pen.putImageData(data, 0, 0);
+      return picture;
+    }
+
+    function redraw() {
+      paints = Object.fromEntries(["land", "ink", "quiet", "edge", "accent", "warm", "panel", "sea"].map((name) => [name, colour(name)]));
+      land = makeLand(paints.land);
       draw();
     }
+
+    function resize() {
+      const sharp = Math.min(2, window.devicePixelRatio || 1);
+      width = canvas.clientWidth || 600;
+      height = canvas.clientHeight || 400;
+      canvas.width = Math.round(width * sharp);
+      canvas.height = Math.round(height * sharp);
+      canvas.getContext("2d").setTransform(sharp, 0, 0, sharp, 0, 0);
+      if (!land) redraw();
+      else draw();
+    }
+
+    const isShown = (item) => map.ratings[item] >= state.least;
+    const highPaint = (item) => {
+      const place = state.high.findIndex(([about, value]) => about.of[item].includes(value));
+      return place < 0 ? null : HIGHLIGHTS[place][tastespace.isDark() ? 1 : 0];
+    };
 
     function draw() {
       state.waiting = false;
       const pen = canvas.getContext("2d");
       pen.clearRect(0, 0, width, height);
-      const u = unit();
-      const grown = Math.min(2.5, Math.sqrt(view.scale));
-      const left = width / 2 - view.x * u;
-      const top = height / 2 + view.y * u;
-      pen.globalAlpha = state.marked.size ? 0.35 : 0.8;
-      let last = "";
+      const [ux, uy] = [unitX(), unitY()];
+      const [left, top] = [width / 2 - view.x * ux, height / 2 + view.y * uy];
+      const corner = toScreen(bounds[0][0] - spanX / 8, bounds[1][1] + spanY / 8);
+      pen.drawImage(land, corner[0], corner[1], 1.25 * spanX * ux, 1.25 * spanY * uy);
+      const grown = Math.min(2, Math.sqrt(view.scale));
       for (const item of order) {
-        const x = left + map.x[item] * u;
-        const y = top - map.y[item] * u;
-        if (x < -5 || y < -5 || x > width + 5 || y > height + 5) continue;
-        if (state.paint.of[item] !== last) pen.fillStyle = last = state.paint.of[item];
+        if (!isShown(item) || state.kinds.has(item)) continue;
+        const [x, y] = [left + map.x[item] * ux, top - map.y[item] * uy];
+        if (x < -9 || y < -9 || x > width + 9 || y > height + 9) continue;
+        const paint = state.high.length ? highPaint(item) : null;
+        pen.fillStyle = paint || paints.edge;
+        pen.globalAlpha = paint ? 0.95 : state.high.length ? 0.2 : 0.42;
         const size = sizes[item] * grown;
-        pen.fillRect(x - size, y - size, 2 * size, 2 * size);
+        pen.beginPath();
+        pen.arc(x, y, size, 0, 7);
+        pen.fill();
       }
       pen.globalAlpha = 1;
-      for (const [item, strong] of state.marked) ring(pen, item, strong ? 8 : 6, strong ? colour("warm") : colour("ink"));
-      if (state.place) drawPlace(pen);
-      if (state.over >= 0) ring(pen, state.over, 7, colour("accent"));
+      for (const near of state.picked >= 0 ? state.lines : []) {
+        pen.strokeStyle = paints.accent;
+        pen.lineWidth = 1.2;
+        pen.beginPath();
+        pen.moveTo(...toScreen(map.x[state.picked], map.y[state.picked]));
+        pen.lineTo(...toScreen(map.x[near], map.y[near]));
+        pen.stroke();
+      }
+      if (state.place?.draws) drawPlace(pen);
+      for (const [item, kind] of state.kinds) if (isShown(item)) symbol(pen, kind, ...toScreen(map.x[item], map.y[item]), Math.max(4.5, sizes[item] * grown * 1.15));
+      for (const item of [state.over, state.picked]) if (item >= 0) ring(pen, item, paints.ink);
+      drawTitles(pen);
     }
 
-    function ring(pen, item, size, paint) {
-      const [x, y] = toScreen(map.x[item], map.y[item]);
-      pen.fillStyle = state.paint.of[item];
+    const around = (pen, x, y, size) => (pen.beginPath(), pen.arc(x, y, size, 0, 7));
+    function ring(pen, item, paint) {
       pen.strokeStyle = paint;
       pen.lineWidth = 2.5;
-      pen.beginPath();
-      pen.arc(x, y, size, 0, 2 * Math.PI);
-      pen.fill();
+      around(pen, ...toScreen(map.x[item], map.y[item]), 10);
       pen.stroke();
     }
 
-    // A user: a dot per draw, the ellipse that holds 90 % of a normal distribution with their covariance, and the middle.
-    function drawPlace(pen) {
-      const { middle, draws } = state.place;
-      pen.fillStyle = pen.strokeStyle = colour("warm");
-      const [x, y] = toScreen(...middle);
-      if (draws) {
-        pen.globalAlpha = 0.6;
-        for (const draw of draws) {
-          const [dotX, dotY] = toScreen(...draw);
-          pen.beginPath();
-          pen.arc(dotX, dotY, 2.5, 0, 2 * Math.PI);
-          pen.fill();
-        }
-        const [long, short, turn] = ellipse(draws);
-        pen.globalAlpha = 0.3;
-        pen.beginPath();
-        pen.ellipse(x, y, Math.max(1, long * unit()), Math.max(1, short * unit()), -turn, 0, 2 * Math.PI);
-        pen.fill();
-        pen.globalAlpha = 1;
-        pen.lineWidth = 2.5;
+    // Shapes tell kinds apart, colours only help.
+    function symbol(pen, kind, x, y, size) {
+      pen.lineWidth = 2;
+      pen.strokeStyle = pen.fillStyle = kind === "disliked" ? paints.warm : kind === "between" ? paints.quiet : paints.accent;
+      if (kind === "liked") {
+        around(pen, x, y, size), pen.fill();
+        pen.strokeStyle = paints.panel;
+        pen.lineWidth = 1;
         pen.stroke();
-      }
-      for (const [paint, size] of [[colour("panel"), 7], [colour("warm"), 3]]) {
-        pen.strokeStyle = paint;
-        pen.lineWidth = size;
+      } else if (kind === "disliked") {
         pen.beginPath();
-        for (const [dx, dy] of [[10, 0], [0, 10]]) {
-          pen.moveTo(x - dx, y - dy);
-          pen.lineTo(x + dx, y + dy);
-        }
+        for (const [dx, dy] of [[0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]]) pen.lineTo(x + dx * size, y + dy * size);
+        pen.closePath(), pen.fill();
+        pen.strokeStyle = paints.panel;
+        pen.lineWidth = 1;
         pen.stroke();
+      } else {
+        pen.fillStyle = paints.panel;
+        around(pen, x, y, kind === "between" ? size : size + 3);
+        pen.fill(), pen.stroke();
+        if (kind === "recommended") around(pen, x, y, Math.max(2, size - 2)), (pen.fillStyle = paints.accent), pen.fill();
       }
     }
 
-    const renew = tastespace.later(() => listed.renew(), 300);
-    const soon = () => {
-      renew();
-      if (!state.waiting) {
-        state.waiting = true;
-        requestAnimationFrame(draw);
+    // Where a person is: the ellipse that holds 90 % of a normal distribution with the covariance of the draws.
+    function drawPlace(pen) {
+      const [long, short, turn] = ellipse(state.place.draws.map(([x, y]) => [x * unitX(), y * unitY()]));
+      pen.strokeStyle = pen.fillStyle = paints.accent;
+      pen.lineWidth = 2;
+      pen.globalAlpha = 0.14;
+      pen.beginPath();
+      pen.ellipse(...toScreen(...state.place.middle), Math.max(4, long), Math.max(4, short), -turn, 0, 7);
+      pen.fill();
+      pen.globalAlpha = 1;
+      pen.stroke();
+    }
+
+    // Names of places first, then titles by importance, as long as none covers another.
+    function drawTitles(pen) {
+      const boxes = [];
+      const fits = (x, y, w, h) => {
+        if (x < 2 || y < 2 || x + w > width - 2 || y + h > height - 2) return false;
+        if (boxes.some((box) => x < box[0] + box[2] && box[0] < x + w && y < box[1] + box[3] && box[1] < y + h)) return false;
+        boxes.push([x, y, w, h]);
+        return true;
+      };
+      const write = (text, x, y, paint, size, weight) => {
+        pen.font = `${weight} ${size}px system-ui, "Liberation Sans", sans-serif`;
+        pen.lineWidth = 3;
+        pen.strokeStyle = paints.sea;
+        pen.lineJoin = "round";
+        pen.globalAlpha = 0.85;
+        pen.strokeText(text, x, y);
+        pen.globalAlpha = 1;
+        pen.fillStyle = paint;
+        pen.fillText(text, x, y);
+      };
+      pen.textBaseline = "middle";
+      pen.textAlign = "left";
+      const measured = (text, font) => {
+        const key = font + text;
+        if (!widths.has(key)) (pen.font = font), widths.set(key, pen.measureText(text).width);
+        return widths.get(key);
+      };
+      pen.letterSpacing = "1.5px";
+      clusters?.centres.forEach(([cx, cy], c) => {
+        if (!names[c]) return;
+        const [x, y] = toScreen(cx, cy);
+        const text = names[c].toUpperCase();
+        const w = measured(text, '700 12px system-ui, "Liberation Sans", sans-serif') + text.length * 1.5;
+        if (fits(x - w / 2 - 4, y - 10, w + 8, 20)) write(text, x - w / 2, y, paints.quiet, 12, 700);
+      });
+      pen.letterSpacing = "0px";
+      const most = Math.round(Math.min(MORE_LABELS, (LABELS * view.scale * width * height) / 700_000));
+      const first = [state.picked, state.over, ...[...state.kinds.keys()].filter((item) => state.kinds.get(item) === "recommended")].filter((item) => item >= 0);
+      let written = 0;
+      for (const item of new Set([...first, ...[...state.kinds.keys()].filter((item) => state.kinds.get(item) !== "between").sort((a, b) => map.ratings[b] - map.ratings[a]).slice(0, 25), ...[...order.slice(-CANDIDATES)].reverse()])) {
+        if (written >= most) break;
+        const [x, y] = toScreen(map.x[item], map.y[item]);
+        if (!isShown(item) || x < 0 || y < 0 || x > width || y > height) continue;
+        const weight = first.includes(item) ? 700 : 400;
+        const name = nameOf(item);
+        const text = name.length > 24 && !first.includes(item) ? `${name.slice(0, 23).trimEnd()}…` : name.slice(0, 60);
+        const w = measured(text, `${weight} 12px system-ui, "Liberation Sans", sans-serif`);
+        const gap = sizes[item] + (state.kinds.has(item) ? 7 : 4);
+        const at = [x + gap, x - gap - w].find((left) => fits(left, y - 8, w, 16));
+        if (at === undefined) continue;
+        write(text, at, y, paints.ink, 12, weight);
+        written++;
       }
+    }
+
+    const soon = () => {
+      if (state.waiting || !land) return;
+      state.waiting = true;
+      requestAnimationFrame(draw);
     };
 
     function nearest(x, y, within) {
-      const u = unit();
-      let best = -1;
-      let least = within * within;
+      let [best, least] = [-1, within * within];
       for (let item = 0; item < n; item++) {
-        const dx = width / 2 + (map.x[item] - view.x) * u - x;
-        const dy = height / 2 - (map.y[item] - view.y) * u - y;
-        const distance = dx * dx + dy * dy;
+        if (!isShown(item)) continue;
+        const [sx, sy] = toScreen(map.x[item], map.y[item]);
+        const distance = (sx - x) ** 2 + (sy - y) ** 2 - (state.kinds.has(item) ? 30 : 0);
         if (distance < least) (least = distance), (best = item);
       }
       return best;
     }
 
-    function hover(x, y, within = NEAR) {
-      const item = nearest(x, y, within);
-      tip.hidden = item < 0;
+    function hover(item) {
+      tip.hidden = item < 0 || item === state.picked;
       if (item !== state.over) {
         state.over = item;
         canvas.style.cursor = item < 0 ? "grab" : "pointer";
@@ -188,143 +305,126 @@
       }
       if (item < 0) return;
       tip.textContent = `${nameOf(item)} · ${count(map.ratings[item])} ratings`;
-      const [atX, atY] = toScreen(map.x[item], map.y[item]);
-      tip.style.left = `${Math.min(atX + 12, Math.max(0, width - 200))}px`;
-      tip.style.top = `${Math.max(0, atY - 34)}px`;
+      const [x, y] = toScreen(map.x[item], map.y[item]);
+      tip.style.left = `${Math.max(4, Math.min(width - tip.offsetWidth - 4, x + 12))}px`;
+      tip.style.top = `${y > 44 ? y - 36 : y + 14}px`;
     }
 
-    function zoom(factor, x = width / 2, y = height / 2) {
-      const u = unit();
-      const atX = view.x + (x - width / 2) / u;
-      const atY = view.y - (y - height / 2) / u;
+    const zoom = (factor, x = width / 2, y = height / 2) => {
+      const [atX, atY] = [view.x + (x - width / 2) / unitX(), view.y - (y - height / 2) / unitY()];
       view.scale = Math.max(0.8, Math.min(60, view.scale * factor));
-      view.x = atX - (x - width / 2) / unit();
-      view.y = atY + (y - height / 2) / unit();
-      soon();
-    }
-
-    function move(dx, dy) {
-      view.x -= dx / unit();
-      view.y += dy / unit();
-      soon();
-    }
-
-    function choose(item) {
-      if (item >= 0) chosen(item);
-    }
-
-    const at = (event) => {
-      const box = canvas.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
+      view.x = atX - (x - width / 2) / unitX();
+      view.y = atY + (y - height / 2) / unitY();
+      moved();
     };
-    const held = new Map(); // pointers that are down; two of them zoom
-    let travelled = 0;
+    const moved = () => {
+      tip.hidden = true;
+      api.moved?.();
+      soon();
+    };
+
+    const pointers = new Map();
+    let dragged = 0;
+    const here = (event) => [event.offsetX, event.offsetY];
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
-      held.set(event.pointerId, at(event));
-      travelled = 0;
+      pointers.set(event.pointerId, here(event));
+      dragged = 0;
     });
     canvas.addEventListener("pointermove", (event) => {
-      const [x, y] = at(event);
-      const from = held.get(event.pointerId);
-      if (!from) return hover(x, y);
-      const other = [...held].find(([id]) => id !== event.pointerId);
-      if (other) {
-        const apart = (point) => Math.hypot(point[0] - other[1][0], point[1] - other[1][1]) || 1;
-        zoom(apart([x, y]) / apart(from), (x + other[1][0]) / 2, (y + other[1][1]) / 2);
+      const [x, y] = here(event);
+      const before = pointers.get(event.pointerId);
+      if (!before) return hover(nearest(x, y, NEAR));
+      if (pointers.size === 1) {
+        dragged += Math.abs(x - before[0]) + Math.abs(y - before[1]);
+        if (dragged > 4) (view.x -= (x - before[0]) / unitX()), (view.y += (y - before[1]) / unitY()), moved();
       } else {
-        move(x - from[0], y - from[1]);
+        const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
+        const apart = (point) => Math.hypot(point[0] - other[0], point[1] - other[1]) || 1;
+        dragged = 9;
+        zoom(apart([x, y]) / apart(before), (x + other[0]) / 2, (y + other[1]) / 2);
       }
-      travelled += Math.hypot(x - from[0], y - from[1]);
-      held.set(event.pointerId, [x, y]);
-      tip.hidden = true;
+      pointers.set(event.pointerId, [x, y]);
     });
-    const release = (event) => {
-      const was = held.delete(event.pointerId);
-      if (event.type === "pointerup" && was && travelled < 5) choose(nearest(...at(event), NEAR));
-    };
-    canvas.addEventListener("pointerup", release);
-    canvas.addEventListener("pointercancel", release);
-    canvas.addEventListener("pointerleave", () => { tip.hidden = true; if (state.over >= 0) (state.over = -1), soon(); });
+    const lift = (event) => pointers.delete(event.pointerId);
+    canvas.addEventListener("pointerup", (event) => {
+      if (pointers.size === 1 && dragged <= 4) choose(nearest(...here(event), NEAR + (event.pointerType === "touch" ? 10 : 0)));
+      lift(event);
+    });
+    canvas.addEventListener("pointercancel", lift);
+    canvas.addEventListener("pointerleave", () => hover(-1));
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
-      zoom(Math.exp(-event.deltaY / 400), ...at(event));
-      tip.hidden = true;
+      zoom(Math.exp(-event.deltaY * 0.0015), ...here(event));
     }, { passive: false });
-    // Arrow keys move the map below a mark in its middle; the item nearest to the mark is selected.
-    const KEYS = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] };
-    canvas.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's own
-      if (KEYS[event.key]) move(...KEYS[event.key]);
-      else if (event.key === "+" || event.key === "=") zoom(1.3);
-      else if (event.key === "-") zoom(1 / 1.3);
-      else if (event.key === "0" || event.key === "Home") reset();
-      else if (event.key === "Enter" || event.key === " ") choose(state.over >= 0 ? state.over : nearest(width / 2, height / 2, Infinity));
-      else return;
-      event.preventDefault();
-      if (event.key !== "Enter" && event.key !== " ") {
-        hover(width / 2, height / 2, Infinity);
-        heard.textContent = state.over >= 0 ? nameOf(state.over) : "";
+
+    // Arrow keys go to the next item in that direction; the first one is the most rated.
+    function step(dx, dy) {
+      if (state.over < 0) return visit(state.picked >= 0 ? state.picked : order[n - 1]);
+      const [x, y] = toScreen(map.x[state.over], map.y[state.over]);
+      let [best, least] = [-1, Infinity];
+      for (let item = 0; item < n; item++) {
+        if (item === state.over || !isShown(item)) continue;
+        const [sx, sy] = toScreen(map.x[item], map.y[item]);
+        const along = (sx - x) * dx + (sy - y) * dy;
+        const across = Math.abs((sx - x) * dy) + Math.abs((sy - y) * dx);
+        if (along > 0.5 && across <= 2 * along && along + 2 * across < least) (least = along + 2 * across), (best = item);
       }
+      if (best >= 0) visit(best);
+    }
+    function visit(item) {
+      const [x, y] = toScreen(map.x[item], map.y[item]);
+      if (x < 40 || y < 40 || x > width - 40 || y > height - 40) (view.x = map.x[item]), (view.y = map.y[item]), moved();
+      hover(item);
+      heard.textContent = `${nameOf(item)}, ${count(map.ratings[item])} ratings${state.kinds.has(item) ? `, ${state.kinds.get(item)}` : ""}`;
+    }
+    canvas.addEventListener("keydown", (event) => {
+      const act = { ArrowRight: () => step(1, 0), ArrowLeft: () => step(-1, 0), ArrowUp: () => step(0, -1), ArrowDown: () => step(0, 1), "+": () => zoom(1.4), "=": () => zoom(1.4), "-": () => zoom(1 / 1.4), "−": () => zoom(1 / 1.4), 0: () => (home(), moved()), Enter: () => state.over >= 0 && choose(state.over) }[event.key];
+      if (!act || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      act();
     });
 
-    function reset() {
-      Object.assign(view, { x: centreX, y: centreY, scale: 1 });
+    function choose(item) {
+      state.picked = item;
+      state.lines = [];
+      tip.hidden = true;
       soon();
+      pick(item);
     }
 
-    function inView() {
-      const found = [];
-      for (let item = 0; item < n; item++) {
-        const [x, y] = toScreen(map.x[item], map.y[item]);
-        if (x >= 0 && y >= 0 && x <= width && y <= height) found.push(item);
-      }
-      return found.sort((a, b) => map.ratings[b] - map.ratings[a]).slice(0, 50);
-    }
-
-    const listed = twin(() => table("The 50 most rated items in view", ["item", "x", "y", "ratings"],
-      inView().map((item) => [nameOf(item), map.x[item].toFixed(3), map.y[item].toFixed(3), map.ratings[item]])));
-    const button = (text, name, action) => make("button", { type: "button", text, "aria-label": name, onclick: action });
-    const element = make("div", {},
-      make("div", { class: "map" }, canvas, tip, make("div", { class: "zoom" },
-        button("+", "Zoom in", () => zoom(1.5)), button("−", "Zoom out", () => zoom(1 / 1.5)), button("⌂", "Whole map", reset))),
-      heard, legend, listed);
-    reset();
+    const buttons = [["+", "Zoom in", () => zoom(1.4)], ["−", "Zoom out", () => zoom(1 / 1.4)], [icon("home"), "Whole map", () => (home(), moved())]]
+      .map(([face, words, act]) => make("button", { type: "button", class: "icon-button", "aria-label": words, onclick: act }, face));
+    const values = twin(() => table("Items on the map, the most rated", ["item", "ratings", "place", ...(state.kinds.size ? ["for this user"] : [])], [...order].reverse().filter(isShown).slice(0, 200).map((item) => [nameOf(item), map.ratings[item], (clusters && names[clusters.of[item]]) || "–", ...(state.kinds.size ? [state.kinds.get(item) || "–"] : [])]), { texts: [2, 3] }));
+    const element = make("div", { class: "map" }, canvas, tip, make("div", { class: "zoom" }, buttons), heard);
+    canvas.redraw = redraw;
     new ResizeObserver(resize).observe(canvas);
-    canvas.redraw = draw;
 
-    return {
-      element,
-      nameOf,
-      colourBy(name) {
-        state.paint = colouring(map, name);
-        legend.replaceChildren(legendOf(state.paint));
-        soon();
-      },
-      mark(items, strong = -1) {
-        state.marked = new Map(items.map((item) => [item, item === strong]));
-        soon();
-      },
-      show(place) {
-        state.place = place;
-        soon();
-      },
-      goTo(item) {
-        Object.assign(view, { x: map.x[item], y: map.y[item], scale: Math.max(view.scale, 5) });
-        soon();
-      },
+    const api = {
+      element, values, nameOf, clusters, names, choose,
+      where: (item) => toScreen(map.x[item], map.y[item]),
+      size: () => [width, height],
+      // Kinds by position: liked, disliked, between, recommended.
+      mark: (kinds) => { state.kinds = kinds; values.renew(); soon(); },
+      show: (place) => { state.place = place; soon(); },
+      link: (items) => { state.lines = items; soon(); },
+      highlight: (chosen) => { state.high = chosen.slice(0, HIGHLIGHTS.length); soon(); },
+      atLeast: (least) => { state.least = least; values.renew(); soon(); },
+      goTo: (item) => { Object.assign(view, { x: map.x[item], y: map.y[item], scale: Math.max(view.scale, 2) }); moved(); },
+      paintOf: (place) => HIGHLIGHTS[place][tastespace.isDark() ? 1 : 0],
     };
+    return api;
   }
 
-  // Half axes and angle of the ellipse that holds 90 % of a normal distribution with the covariance of the points.
+  // Half axes and direction of the ellipse that holds 90 % of a normal distribution with the covariance of the points.
   function ellipse(points) {
-    const mean = [0, 1].map((axis) => points.reduce((sum, point) => sum + point[axis], 0) / points.length);
-    const moment = (a, b) => points.reduce((sum, point) => sum + (point[a] - mean[a]) * (point[b] - mean[b]), 0) / Math.max(1, points.length - 1);
-    const [xx, xy, yy] = [moment(0, 0), moment(0, 1), moment(1, 1)];
-    const middle = (xx + yy) / 2;
-    const apart = Math.hypot((xx - yy) / 2, xy);
-    const reach = Math.sqrt(-2 * Math.log(0.1)); // of a normal distribution in the plane
-    return [reach * Math.sqrt(middle + apart), reach * Math.sqrt(Math.max(0, middle - apart)), Math.atan2(2 * xy, xx - yy) / 2];
+    const n = points.length;
+    const mean = [0, 1].map((side) => points.reduce((sum, point) => sum + point[side], 0) / n);
+    const cov = (a, b) => points.reduce((sum, point) => sum + (point[a] - mean[a]) * (point[b] - mean[b]), 0) / Math.max(1, n - 1);
+    const [xx, xy, yy] = [cov(0, 0), cov(0, 1), cov(1, 1)];
+    const half = Math.sqrt(((xx - yy) / 2) ** 2 + xy ** 2);
+    const factor = -2 * Math.log(0.1);
+    return [Math.sqrt(factor * ((xx + yy) / 2 + half)), Math.sqrt(factor * Math.max(0, (xx + yy) / 2 - half)), 0.5 * Math.atan2(2 * xy, xx - yy)];
   }
 
   Object.assign(tastespace, { tasteCanvas, ellipse });

@@ -22,6 +22,7 @@
   // What items are called: "films", one of them "film"; "items" where nothing is known.
   const things = (story) => story.items_are || "items";
   const thing = (story) => things(story).replace(/(.*)ies$/, "$1y").replace(/s$/, "");
+  const aThing = (story) => `${/^[aeiou]/i.test(thing(story)) ? "an" : "a"} ${thing(story)}`;
   const counted = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? one : several}`;
   const and = (names) => (names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`);
 
@@ -124,7 +125,7 @@
   }
 
   Object.assign(tastespace, {
-    number, count, figure, percent, clamp, date, moment, things, thing, counted, and, scaleOf, stars, interval, chance, likely, oneIn, liked,
+    number, count, figure, percent, clamp, date, moment, things, thing, aThing, counted, and, scaleOf, stars, interval, chance, likely, oneIn, liked,
     titleOf, yearOf, kindsOf, about, initials, why,
   });
 })();
