@@ -409,7 +409,7 @@
       show: (place) => { state.place = place; soon(); },
       link: (items) => { state.lines = items; soon(); },
       highlight: (chosen) => { state.high = chosen.slice(0, HIGHLIGHTS.length); soon(); },
-      atLeast: (least) => { state.least = least; values.renew(); soon(); },
+      minRatings: (least) => { state.least = least; values.renew(); soon(); },
       goTo: (item) => { Object.assign(view, { x: map.x[item], y: map.y[item], scale: Math.max(view.scale, 2) }); moved(); },
       paintOf: (place) => HIGHLIGHTS[place][tastespace.isDark() ? 1 : 0],
     };

@@ -104,7 +104,7 @@
       const slide = make("input", { type: "range", min: String(map.min_ratings), max: String(most), value: String(Math.max(map.min_ratings, Number(state.least) || 0)), "aria-label": "Rated at least" });
       const apply = () => {
         words.textContent = `${slide.value} ${slide.value === "1" ? "time" : "times"}`;
-        shown?.atLeast(Number(slide.value));
+        shown?.minRatings(Number(slide.value));
       };
       slide.addEventListener("input", apply);
       slide.addEventListener("change", () => { state.least = Number(slide.value) > map.min_ratings ? slide.value : ""; go(state); });
