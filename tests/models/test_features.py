@@ -246,6 +246,28 @@ def test_new_users_are_predicted_by_their_features(described):
     assert not set(one.item_ids.to_list()) & set(other.item_ids.to_list())
 
 
+def test_who_and_what_has_no_bag_is_as_uncertain_as_it_should_be(tmp_path):
+    """Users rate what they like, so that bags tell a lot; those of new users and items are missing, and not empty."""
+    rng = generator(3)
+    likes, kinds = rng.standard_normal(400), rng.standard_normal(240)
+    agree = np.outer(likes, kinds) + 0.8 * kinds
+    users, items = np.nonzero(rng.random(agree.shape) < 0.3 / (1 + np.exp(-2 * agree)))
+    values = 3 + 0.7 * agree[users, items] + 0.4 * rng.standard_normal(len(users))
+    ratings = Ratings.from_arrays(users, items, values.astype(np.float32))
+    is_new_user, is_new_item = (ids.to_numpy() % 5 == 0 for ids in (ratings.user_ids(), ratings.item_ids()))
+    train = ratings.take(np.flatnonzero(~is_new_user & ~is_new_item))
+    train = train.with_user_features("bag").with_item_features("bag")
+    model = BPMF(n_factors=2, chains=2, warmup=60, draws=60, thin=1, seed=1).fit(train)
+    ts.save(model, tmp_path / "model")
+    loaded = ts.load(tmp_path / "model")
+    for some in (is_new_user & ~is_new_item, ~is_new_user & is_new_item):
+        test = ratings.take(np.flatnonzero(some))
+        found = model.predict(test.user_ids(), test.item_ids())
+        np.testing.assert_array_equal(loaded.predict(test.user_ids(), test.item_ids()).mean, found.mean)
+        low, high = found.interval(0.9).T
+        assert 0.84 <= np.mean((low <= test.values) & (test.values <= high)) <= 0.96
+
+
 def test_features_that_explain_have_the_larger_share(described):
     found = described[0].feature_importance().to_polars()
     shares = {(side, group): share for side, group, share in found.select("side", "group", "share").iter_rows()}

@@ -218,7 +218,7 @@ def both_sides():
 
 def test_the_sampler_with_features_on_both_sides_keeps_the_joint_distribution():
     model = story()
-    result = geweke(model, partial(sampler_of, model, kind=Silent), WHERE, both_sides(), n=2_000, rng=generator(4))
+    result = geweke(model, partial(sampler_of, model, kind=Silent), WHERE, both_sides(), n=4_000, rng=generator(4))
     result.assert_passes()
 
 
@@ -318,6 +318,38 @@ def test_posteriors_have_the_right_place_and_width(solver):
 
 
 # The solvers agree
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "feature-by-feature"])
+def test_rows_whose_bag_is_not_known_are_like_all_rows(solver):
+    """Their population is the regression of all rows on attributes; with an empty bag it would be far too narrow."""
+    rng = generator(11)
+    n_rows, n_others = 800, 12
+    pairs = rng.random((n_rows, n_others)) < 0.5
+    bag = pairs / np.sqrt(np.maximum(pairs.sum(axis=1, keepdims=True), 1))
+    attribute = rng.standard_normal(n_rows)
+    design = Design(sp.csr_array(np.column_stack([attribute, bag])), (Group("a", 0, 1), Group("bag", 1, 1 + n_others)))
+    slope, effects = rng.standard_normal(3), 3 * rng.standard_normal((n_others, 3)) + 1.0
+    points = np.outer(attribute, slope) + bag @ effects + 0.3 * rng.standard_normal((n_rows, 3))
+    rows, prior = Factors(points[:, :2], points[:, 2]), prior_of(solver=solver, design=design)
+    state, means, slopes, sds, empty = None, [], [], [], []
+    for sweep in range(160):
+        state = prior.draw(rows, state, rng)
+        if sweep >= 40:
+            found = state.bagless
+            means.append(np.append(found.mean, found.bias_mean))
+            slopes.append(found.coefficients[0])
+            sds.append(np.sqrt(np.append(np.diag(np.linalg.inv(found.precision)), 1 / found.bias_precision)))
+            empty.append(np.sqrt(np.append(np.diag(np.linalg.inv(state.precision)), 1 / state.bias_precision)))
+    known = np.column_stack([np.ones(n_rows), attribute])
+    fitted = np.linalg.lstsq(known, points, rcond=None)[0]
+    sd = np.std(points - known @ fitted, axis=0)
+    # Within five standard errors, of the regression and of 120 draws of it.
+    margin = 5 * sd / np.sqrt(n_rows) * (1 + 1 / np.sqrt(len(means)))
+    assert np.all(np.abs(np.mean(means, axis=0) - fitted[0]) < margin)
+    assert np.all(np.abs(np.mean(slopes, axis=0) - fitted[1]) < margin)
+    np.testing.assert_allclose(np.mean(sds, axis=0), sd, rtol=5 / np.sqrt(2 * n_rows))
+    assert np.all(np.mean(empty, axis=0) < 0.6 * sd)
 
 
 @pytest.mark.parametrize("known", [False, True])

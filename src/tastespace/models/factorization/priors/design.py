@@ -89,6 +89,14 @@ class Design:
         return next((group.start for group in self.groups if group.name == BAG), self.n_features)
 
     @cached_property
+    def bagless(self) -> Design | None:
+        """The same rows without their bag; None if they have none."""
+        if self.n_attributes == self.n_features:
+            return None
+        attributes = scipy.sparse.csr_array(self.matrix[:, : self.n_attributes])
+        return Design(attributes, tuple(group for group in self.groups if group.name != BAG))
+
+    @cached_property
     def by_row(self) -> Sparse:
         return Sparse.of(self.matrix)
 

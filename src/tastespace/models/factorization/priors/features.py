@@ -7,6 +7,9 @@ f_i are the features of row i, in groups G of columns: attributes, vectors, the 
 precision of its own, so that a useless one is shrunk by itself. (mu, Lambda) and (mu_c, lambda_c) are those of the
 prior without features.
 
+A row that nobody has met yet has no bag: its bag is missing, and not empty. With a bag in the design, the population of
+such rows is drawn, too: that of all rows given the attributes alone. Nothing else depends on it.
+
 With the Cholesky factor at hand, Lambda and lambda_c are drawn with all coefficients integrated out, which mixes far
 better; else given the coefficients, whose own prior then counts, too.
 """
@@ -14,6 +17,7 @@ better; else given the coefficients, whose own prior then counts, too.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf, pi
 from typing import Any, ClassVar
 
@@ -39,6 +43,7 @@ class FeaturePopulation(NormalPopulation):
     group_precisions: DoubleArray = field(default_factory=NOTHING.copy)  # of each group
     shifts: DoubleArray = field(default_factory=NOTHING.copy)  # n x W: what features add to the mean of each row
     shares: DoubleArray = field(default_factory=NOTHING.copy)  # of a kept draw: see `explained_shares`
+    bagless: NormalPopulation | None = None  # of rows whose bag is not known, if rows have bags
 
     @property
     def row_means(self) -> DoubleArray:
@@ -108,6 +113,14 @@ class FeaturePrior:
 
     columns: ClassVar[None] = None
 
+    @cached_property
+    def bagless(self) -> FeaturePrior | NormalWishartPrior | None:
+        """The prior of the same rows by their attributes alone; None without a bag."""
+        design = self.design.bagless
+        if design is None:
+            return None
+        return replace(self, design=design) if design.n_features else self.base
+
     @property
     def of_groups(self) -> list[Gamma]:
         """The prior of the precision of each group, in units in which its part of a row has length 1 on average.
@@ -147,9 +160,17 @@ class FeaturePrior:
         mean, coefficients = (turned_back(part, turn) for part in (drawn.mean[None], drawn.coefficients))
         bias_mean = float(mean[0, -1]) + self.base.bias.centre if bias_precision else 0.0
         factor_mean = np.ascontiguousarray(mean[0, :n_factors])
-        return self._population(
-            NormalPopulation(factor_mean, precision, bias_mean, bias_precision), coefficients, of_groups
-        )
+        population = NormalPopulation(factor_mean, precision, bias_mean, bias_precision)
+        found = self._population(population, coefficients, of_groups)
+        return found if self.bagless is None else replace(found, bagless=self.draw_bagless(rows, current, rng))
+
+    def draw_bagless(self, rows: Factors, current: Population | None, rng: Generator) -> NormalPopulation:
+        """The population of rows whose bag is not known, given all rows and their attributes."""
+        assert self.bagless is not None
+        before = current.bagless if isinstance(current, FeaturePopulation) else None
+        drawn = self.bagless.draw(rows, before, rng)
+        assert isinstance(drawn, NormalPopulation)
+        return drawn
 
     def log_density(self, population: Population) -> float:
         assert isinstance(population, FeaturePopulation)
@@ -165,15 +186,25 @@ class FeaturePrior:
     def kept(
         self, population: FeaturePopulation, rows: Factors, other: Factors, *, with_bag: bool
     ) -> FeaturePopulation:
-        """The part that is kept with a draw: coefficients in single precision, and the share that groups explain."""
-        n_features = self.design.n_features if with_bag else self.design.n_attributes
-        coefficients: Any = population.coefficients[:n_features].astype(np.float32)
-        return replace(
-            population,
-            coefficients=coefficients,
-            shifts=NOTHING,
-            shares=explained_shares(self.design, population.coefficients, rows, other),
-        )
+        """The part that is kept with a draw: coefficients in single precision, and the share that groups explain.
+
+        Without the bag it is the population of rows whose bag is not known.
+        """
+        shares = explained_shares(self.design, population.coefficients, rows, other)
+
+        def lean(known: NormalPopulation) -> FeaturePopulation:
+            width = len(known.mean) + bool(known.bias_precision)
+            drawn = known.coefficients if isinstance(known, FeaturePopulation) else np.zeros((0, width))
+            coefficients: Any = drawn.astype(np.float32)
+            return FeaturePopulation(
+                *(known.mean, known.precision, known.bias_mean, known.bias_precision),
+                coefficients=coefficients,
+                group_precisions=population.group_precisions,
+                shares=shares,
+            )
+
+        bagless = None if population.bagless is None else lean(population.bagless)
+        return replace(lean(population), bagless=bagless) if with_bag or bagless is None else bagless
 
     # Parts of a draw
 
