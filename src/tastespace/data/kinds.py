@@ -10,6 +10,7 @@ It need not be declared as long as the guess of `guess_kind` is right.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -134,10 +135,13 @@ def levels_of(values: NDArray[Any]) -> DoubleArray | None:
 
 def level_names(levels: DoubleArray | None) -> list[str]:
     """The levels as text, "1" and "1.5"; empty where there are none."""
-    if levels is None:
-        return []
+    return [] if levels is None else list(_names_of(tuple(levels.tolist())))
+
+
+@lru_cache(64)  # Every list of a service asks for them.
+def _names_of(levels: tuple[float, ...]) -> tuple[str, ...]:
     # Levels come from single precision: its shortest text is what was in the file.
-    return [np.format_float_positional(level, trim="-") for level in levels.astype(np.float32)]
+    return tuple(np.format_float_positional(np.float32(level), trim="-") for level in levels)
 
 
 def strange(values: NDArray[Any], levels: DoubleArray) -> NDArray[np.bool_]:

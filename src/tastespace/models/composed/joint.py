@@ -516,9 +516,12 @@ class JointBelief(base.Belief):
     def _propensities(self, rows: IntArray) -> FloatMatrix:
         """C, one row a person; the latest are kept, since those listed are asked about again."""
         latest = self._latest  # Read once: several threads may ask.
-        if latest is not None and np.isin(rows, latest[0]).all():
+        if latest is not None:
             known, found = latest
-            return found if np.array_equal(rows, known) else found[np.searchsorted(known, rows)]
+            if np.array_equal(rows, known):
+                return found
+            if np.isin(rows, known).all():
+                return found[np.searchsorted(known, rows)]
         found = self.posterior.choice.propensities(self.history.take(rows))
         self._latest = rows, found
         return found
