@@ -248,7 +248,7 @@ def test_recommend_json(folder):
 def test_recommend_shows_titles_and_says_who_is_cold(folder):
     result = tastespace("recommend", folder / "model", "--user", 1, "--user", "nobody", "-n", 2)
     assert result.stdout.count("Film ") == 4
-    assert "For user nobody (no ratings yet: this is the default list)" in result.stdout
+    assert "For user nobody (a new user, without ratings: this is the default list)" in result.stdout
 
 
 def test_recommend_to_a_new_user_with_a_history(folder, tmp_path):

@@ -251,7 +251,7 @@ def test_a_new_user(folder):
 def test_what_a_person_sees(folder):
     said = as_json("ask", folder / "bpmf", "--n", 2)["users"][0]
     lines = run("ask", folder / "bpmf", "-n", 2).stdout.splitlines()
-    assert lines[0] == "Ask user you (no ratings yet: these are the default questions)"
+    assert lines[0] == "Ask user you (a new user, without ratings: these are the default questions)"
     assert lines[1].split() == ["title", "item", "reduction", "sd"]
     first = said["items"][0]
     assert lines[2].split() == ["1", *first["title"].split(), str(first["item"])] + [

@@ -170,3 +170,12 @@ def test_reuters(tmp_path):
     assert found.attributes["topics"].to_list() == [["cocoa", "gold"], [], ["gold"]]
     assert found.attributes["split"].to_list() == ["train", None, "test"]  # without topics: in neither part
     assert read_reuters(tmp_path, "test").ids.to_list() == [3]
+
+
+@pytest.mark.parametrize(("ending", "separator"), [("dat", "\t"), ("txt", ";"), ("items", "|")])
+def test_a_table_may_have_any_name(tmp_path, ending, separator):
+    rows = [("id", "title", "plot"), ("7", "Alien", "A crew, and a guest"), ("8", "Heat", "A robbery")]
+    (tmp_path / f"films.{ending}").write_text("".join(separator.join(row) + "\n" for row in rows))
+    found = read_documents(tmp_path / f"films.{ending}", text=["plot"])
+    assert found.texts == ["A crew, and a guest", "A robbery"]
+    assert found.ids.to_list() == [7, 8]

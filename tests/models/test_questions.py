@@ -324,7 +324,7 @@ def test_tables(model):
     assert found.to_polars().columns == ["user", "cold", "rank", "item", "reduction", "sd"]
     assert found.to_polars().height == 4
     assert len(found) == 2
-    assert "user a (cold: the default questions), sd" in repr(found)
+    assert "user a (a new user, who gets the default questions), sd" in repr(found)
     with pytest.raises(InvalidParameterError, match="position is 2"):
         found.of(2)
     titled = fitted(RATINGS.with_items(pl.Series([f"Film {row}" for row in range(40)]), None)).ask(n=2)

@@ -98,6 +98,8 @@ def read_documents(
             return _of_table(_table(path), path, text, id, title)
         if path.is_dir() or is_archive(path):
             return _of_files(path, observer)
+        if _separator(path) is not None:  # A table, whatever its name ends in.
+            return _of_table(_table(path), path, text, id, title)
         raise DataError("the file is of no known format", file=path, expected=_EXPECTED)
 
 
@@ -143,7 +145,16 @@ def _table(path: Path) -> pl.DataFrame:
     content = BytesIO(read_plain(path, compression_of(path)))
     if ".jsonl" in name or ".ndjson" in name:
         return pl.read_ndjson(content, infer_schema_length=None)
-    return pl.read_csv(content, separator="\t" if ".tsv" in name else ",", infer_schema=False)
+    separator = "\t" if ".tsv" in name else "," if ".csv" in name else _separator(path) or ","
+    return pl.read_csv(content, separator=separator, infer_schema=False)
+
+
+def _separator(path: Path) -> str | None:
+    """What separates the columns in the first line of a text file; None for any other file."""
+    with path.open("rb") as file:
+        first = decoded(file.readline(1 << 16))
+    counts = {} if first is None else {mark: first.count(mark) for mark in "\t;,|"}
+    return max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else None
 
 
 def _of_table(

@@ -109,7 +109,7 @@ def _print_ranking(
             columns[_interval_heading(recommender, 0.9)] = "{low:.2f} to {high:.2f}"
     if top_n and not is_certain:
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
-    note = f" (no {_feedback(recommender)} yet: this is the default list)"
+    note = f" (a new user, without {_feedback(recommender)}: this is the default list)"
     for k, name in enumerate(users):
         _print_list(ranking, k, f"For user {name}", note, columns)
     # The last remarks, one per rule; doubtful ones were warnings.
@@ -342,7 +342,7 @@ def ask(
         console.print_json({"users": questions.to_dicts(users)})
         return
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
-    note = f" (no {_feedback(recommender)} yet: these are the default questions)"
+    note = f" (a new user, without {_feedback(recommender)}: these are the default questions)"
     for k, name in enumerate(users):
         table = _print_list(questions, k, f"Ask user {name}", note, columns)
         if table.height:
