@@ -178,14 +178,12 @@ using OptionalCube = std::optional<Array<T, 3>>;
 
 // The arguments of both ways of moving rows.
 template <class T>
-tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offsets, const Vector<const int32_t> &columns,
-                                             const Vector<const T> &targets, const Matrix<const T> &other,
-                                             const Matrix<const double> &prior_precision,
-                                             const Vector<const double> &prior_linear, bool full,
-                                             std::optional<double> bias_precision, double bias_linear, double alpha,
-                                             double target_offset, double target_scale,
-                                             const OptionalVector<const double> &row_centre,
-                                             const OptionalVector<const double> &column_centre) {
+tastespace::VariationalProblem<T> problem_of(
+    const Vector<const int64_t> &offsets, const Vector<const int32_t> &columns, const Vector<const T> &targets,
+    const Matrix<const T> &other, const Matrix<const double> &prior_precision, const Vector<const double> &prior_linear,
+    bool full, std::optional<double> bias_precision, double bias_linear, double alpha, double target_offset,
+    double target_scale, const OptionalVector<const double> &row_centre,
+    const OptionalVector<const double> &column_centre, const std::optional<Matrix<const double>> &row_linear) {
   const size_t n_factors = prior_linear.size(), n = columns.size();
   require(offsets.size() > 0, "offsets: one more than rows");
   require_offsets(offsets, offsets.size() - 1, n);
@@ -216,6 +214,10 @@ tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offset
           "row_centre and column_centre: as many numbers as a row");
   problem.row_centre = pointer(row_centre);
   problem.column_centre = pointer(column_centre);
+  require(!row_linear ||
+              (int64_t(row_linear->shape(0)) == problem.n_rows && int64_t(row_linear->shape(1)) == problem.width),
+          "row_linear: rows x width");
+  problem.row_linear = pointer(row_linear);
   return problem;
 }
 
@@ -231,9 +233,10 @@ int64_t variational_rows(Vector<const int64_t> offsets, Vector<const int32_t> co
                          double target_scale, OptionalVector<const double> row_centre,
                          OptionalVector<const double> column_centre, bool diagonal, OptionalMatrix<T> means,
                          OptionalMatrix<T> records, OptionalMatrix<T> covariances, OptionalCube<T> roots,
-                         OptionalVector<double> log_determinant, OptionalVector<double> squares, int threads) {
+                         OptionalVector<double> log_determinant, OptionalVector<double> squares,
+                         std::optional<Matrix<const double>> row_linear, int threads) {
   auto problem = problem_of<T>(offsets, columns, targets, other, prior_precision, prior_linear, true, bias_precision,
-                               bias_linear, alpha, target_offset, target_scale, row_centre, column_centre);
+                               bias_linear, alpha, target_offset, target_scale, row_centre, column_centre, row_linear);
   const int64_t n_rows = problem.n_rows, width = problem.width;
   require(has_shape(means, n_rows, width), "means: rows x width");
   require(has_shape(records, n_rows, record_size(width, true)), "records: one per row");
@@ -261,9 +264,10 @@ int64_t variational_coordinates(Vector<const int64_t> offsets, Vector<const int3
                                 std::optional<double> bias_precision, double bias_linear, double alpha,
                                 double target_offset, double target_scale, OptionalVector<const double> row_centre,
                                 OptionalVector<const double> column_centre, OptionalMatrix<T> covariances,
-                                OptionalVector<double> log_determinant, OptionalVector<double> squares, int threads) {
+                                OptionalVector<double> log_determinant, OptionalVector<double> squares,
+                                std::optional<Matrix<const double>> row_linear, int threads) {
   auto problem = problem_of<T>(offsets, columns, targets, other, prior_precision, prior_linear, false, bias_precision,
-                               bias_linear, alpha, target_offset, target_scale, row_centre, column_centre);
+                               bias_linear, alpha, target_offset, target_scale, row_centre, column_centre, row_linear);
   const int64_t n_rows = problem.n_rows, width = problem.width;
   require(int64_t(records.shape(0)) == n_rows && int64_t(records.shape(1)) == record_size(width, false),
           "records: one per row");
@@ -302,14 +306,31 @@ void bind_rows(nb::module_ &module) {
           "roots"_a = none,
           "log_determinant"_a = none,
           "squares"_a = none,
+          "row_linear"_a = none,
           "threads"_a = 1},
          "The normal beliefs about all rows of one side that maximise the bound, given records of the other; -1, "
          "or the first row whose precision is not positive definite.");
   define(module, "variational_coordinates", &variational_coordinates<T>,
-         {"offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a, "prior_linear"_a, "records"_a,
-          by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
-          "target_scale"_a = 1.0, "row_centre"_a = none, "column_centre"_a = none, "covariances"_a = none,
-          "log_determinant"_a = none, "squares"_a = none, "threads"_a = 1},
+         {"offsets"_a,
+          "columns"_a,
+          "targets"_a,
+          "other"_a,
+          "prior_precision"_a,
+          "prior_linear"_a,
+          "records"_a,
+          by_name_only,
+          "bias_precision"_a = none,
+          "bias_linear"_a = 0.0,
+          "alpha"_a = 1.0,
+          "target_offset"_a = 0.0,
+          "target_scale"_a = 1.0,
+          "row_centre"_a = none,
+          "column_centre"_a = none,
+          "covariances"_a = none,
+          "log_determinant"_a = none,
+          "squares"_a = none,
+          "row_linear"_a = none,
+          "threads"_a = 1},
          "Moves every coordinate of factorized beliefs about rows once; -1, or the first row that failed.");
 }
 

@@ -36,6 +36,7 @@ struct VariationalProblem {
   const double *prior_precision = nullptr;  // n_factors x n_factors: Lambda
   const double *prior_linear = nullptr;     // n_factors: Lambda mu
   double bias_precision = 0, bias_linear = 0;
+  const double *row_linear = nullptr;  // n_rows x width: in place of prior_linear and bias_linear, or null
   double alpha = 1;
   const double *row_centre = nullptr;     // width, or null for 0: p
   const double *column_centre = nullptr;  // width, or null for 0: q
@@ -46,6 +47,10 @@ struct VariationalProblem {
   T *roots = nullptr;                     // n_rows x width x width, or null: upper triangular, covariance = root root^T
   double *log_determinant = nullptr;      // n_rows: of P
   double *squares = nullptr;              // n_rows: sum_k E[(y_k - d - z.x)^2] under both beliefs
+
+  // The linear term of the prior of a row: n_factors numbers, and that of the bias.
+  const double *linear_of(int64_t row) const { return row_linear ? row_linear + row * width : prior_linear; }
+  double bias_linear_of(int64_t row) const { return row_linear ? row_linear[(row + 1) * width - 1] : bias_linear; }
 };
 
 inline int64_t record_size(int64_t width, bool full) {

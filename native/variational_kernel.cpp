@@ -104,8 +104,8 @@ struct PriorTerms {
 };
 
 template <class T>
-TS_INLINE PriorTerms prior_terms(const VariationalProblem<T> &problem, const double *covariance, int64_t size,
-                                 const double *mean) {
+TS_INLINE PriorTerms prior_terms(const VariationalProblem<T> &problem, int64_t row, const double *covariance,
+                                 int64_t size, const double *mean) {
   const int64_t n_factors = problem.n_factors;
   PriorTerms terms{0, 0, 0};
   for (int64_t r = 0; r < n_factors; ++r) {
@@ -114,12 +114,12 @@ TS_INLINE PriorTerms prior_terms(const VariationalProblem<T> &problem, const dou
     terms.spread += 2 * inlined_dot(precision + r, covariance + r * size + r, n_factors - r) -
                     precision[r] * covariance[r * size + r];
     terms.quadratic += mean[r] * inlined_dot(precision, mean, n_factors);
-    terms.linear += mean[r] * problem.prior_linear[r];
+    terms.linear += mean[r] * problem.linear_of(row)[r];
   }
   if (problem.biases) {
     terms.spread += problem.bias_precision * covariance[n_factors * size + n_factors];
     terms.quadratic += problem.bias_precision * mean[n_factors] * mean[n_factors];
-    terms.linear += problem.bias_linear * mean[n_factors];
+    terms.linear += problem.bias_linear_of(row) * mean[n_factors];
   }
   return terms;
 }
@@ -144,8 +144,8 @@ TS_INLINE void look_along(const VariationalProblem<T> &problem, const double *se
 
 // P and h of a row from the sums over its ratings. Returns the sum of E[(y - d)^2], or its equivalent with centres.
 template <class T>
-TS_INLINE double build(const VariationalProblem<T> &problem, const VariationalSums &sums, double *matrix, int64_t size,
-                       double *linear, double *towards, double *along) {
+TS_INLINE double build(const VariationalProblem<T> &problem, int64_t row, const VariationalSums &sums, double *matrix,
+                       int64_t size, double *linear, double *towards, double *along) {
   const int64_t n_factors = problem.n_factors, width = problem.width;
   const double alpha = problem.alpha, *mean = sums.total, *second = sums.total + width;
   look_along(problem, second, towards, along);
@@ -165,13 +165,13 @@ TS_INLINE double build(const VariationalProblem<T> &problem, const VariationalSu
       const double shift = centre * mean[c] + centre_at(problem.column_centre, c) * moved;
       to[c] = prior[c] + alpha * (second[c - r] + shift);
     }
-    linear[r] = problem.prior_linear[r] + alpha * (sums.weighted[r] - along[r] + centre * left);
+    linear[r] = problem.linear_of(row)[r] + alpha * (sums.weighted[r] - along[r] + centre * left);
     if (problem.biases) to[n_factors] = alpha * moved;
     second += width - r;
   }
   if (problem.biases) {
     matrix[n_factors * size + n_factors] = problem.bias_precision + alpha * sums.n;
-    linear[n_factors] = problem.bias_linear + alpha * left;
+    linear[n_factors] = problem.bias_linear_of(row) + alpha * left;
   }
   return targets;
 }
@@ -222,7 +222,7 @@ bool finish(const VariationalProblem<T> &problem, int64_t row, VariationalWorksp
   double *matrix = space.matrix, *inverse = space.inverse, *covariance = space.covariance;
   double *linear = space.vectors, *inverse_diagonal = linear + size, *mean = linear + 2 * size;
   double *diagonal = linear + 3 * size;
-  const double targets = build(problem, space.sums, matrix, size, linear, linear + 4 * size, linear + 5 * size);
+  const double targets = build(problem, row, space.sums, matrix, size, linear, linear + 4 * size, linear + 5 * size);
   for (int64_t d = 0; d < width; ++d) diagonal[d] = matrix[d * size + d];
   if (!factorize(matrix, width, size, inverse_diagonal)) return false;
   invert_transposed(matrix, inverse_diagonal, width, size, inverse);
@@ -246,7 +246,7 @@ bool finish(const VariationalProblem<T> &problem, int64_t row, VariationalWorksp
   if (problem.squares) {
     // P - Lambda is alpha times the sum over the ratings, and P x is h: nothing has to be summed over the ratings
     // again.
-    const PriorTerms prior = prior_terms(problem, covariance, size, mean);
+    const PriorTerms prior = prior_terms(problem, row, covariance, size, mean);
     const double fitted = explained - 2 * prior.linear + prior.quadratic;
     const double squares = targets + (double(width) - prior.spread - fitted) / problem.alpha;
     problem.squares[row] = space.sums.n > 0 && squares > 0 ? squares : 0.0;  // rounding may make it negative
@@ -335,7 +335,7 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
     double total = 0;
     for (int64_t k = 0; k < n; ++k) total += double(errors[k]);
     const double precision = problem.bias_precision + alpha * double(n), old = double(mean[n_factors]);
-    mean[n_factors] = T((problem.bias_linear + alpha * (total + double(n) * old)) / precision);
+    mean[n_factors] = T((problem.bias_linear_of(row) + alpha * (total + double(n) * old)) / precision);
     const T moved = T(double(mean[n_factors]) - old);
     for (int64_t k = 0; k < n; ++k) errors[k] -= moved;
     conclude(n_factors, precision);
@@ -360,7 +360,7 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
       const double *prior = problem.prior_precision + at * n_factors;
       const double second = variances[at] + sums.squares, row_centre = centre_at(problem.row_centre, at);
       const double precision = prior[at] + alpha * second, old = double(mean[at]);
-      double linear = problem.prior_linear[at] + prior[at] * old +
+      double linear = problem.linear_of(row)[at] + prior[at] * old +
                       alpha * (sums.products + old * sums.squares - row_centre * variances[at]);
       for (int64_t other = 0; other < n_factors; ++other) linear -= prior[other] * double(mean[other]);
       if (!(precision > 0) || !is_finite(linear / precision)) return false;

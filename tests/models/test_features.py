@@ -179,6 +179,19 @@ def test_features_need_a_prior_that_they_can_shift(split):
     assert isinstance(model.item_prior, FeaturePrior)
 
 
+def test_users_of_items_on_a_sphere_may_have_features(split):
+    model = ts.SphereBPMF(**SHORT)
+    with pytest.raises(InvalidParameterError, match="lie on a sphere"):
+        model.fit(split.train)
+    fitted = model.fit(split.train.with_item_features(None))
+    assert fitted.feature_importance().to_polars()["side"].to_list() == ["user"]
+    user = split.train.users.ids[0]
+    mine = split.train.user_rows == 0
+    history = dict(zip(split.train.item_ids().filter(mine), split.train.values[mine].tolist(), strict=True))
+    known, new = fitted.recommend([user], 5), fitted.recommend(["someone new"], 5, history=history)
+    np.testing.assert_array_equal(known.item_rows, new.item_rows)
+
+
 def planted(n_users=200, n_items=120, seed=5):
     """Items of two kinds, which users like more or less; one user in two has a job that tells which. And noise."""
     rng = generator(seed)

@@ -15,8 +15,13 @@ from tastespace.models.factorization.vb.rows import Shape, packed, records_of
 TOLERANCE = {np.float32: 2e-3, np.float64: 1e-10}
 
 
-def problem(n_rows, n_columns, n_factors, *, biases, dtype, family="full", seed=1, density=0.4, long_row=0):
-    """Ratings of rows, beliefs about the columns, and a prior that is not a multiple of the identity."""
+def problem(
+    n_rows, n_columns, n_factors, *, biases, dtype, family="full", seed=1, density=0.4, long_row=0, by_row=False
+):
+    """Ratings of rows, beliefs about the columns, and a prior that is not a multiple of the identity.
+
+    With `by_row` its mean differs between rows.
+    """
     rng = np.random.default_rng(seed)
     is_rated = rng.random((n_rows, n_columns)) < density
     rows, columns = np.nonzero(is_rated)
@@ -41,6 +46,7 @@ def problem(n_rows, n_columns, n_factors, *, biases, dtype, family="full", seed=
         "bias_linear": 0.4,
         "target_offset": 0.3,
         "target_scale": 1.5,
+        "row_linear": rng.standard_normal((n_rows, width)) if by_row else None,
     }
     return given_ratings, reference.Rows(means.astype(np.float64), covariances)
 
@@ -55,16 +61,24 @@ def twin_prior(given_ratings, width):
     return reference.Prior(precision, linear)
 
 
+def of_row(given_ratings, row):
+    """The arguments as they are for one row, where rows have linear terms of their own."""
+    if given_ratings.get("row_linear") is None:
+        return given_ratings
+    n_factors, own = len(given_ratings["prior_linear"]), given_ratings["row_linear"][row]
+    return given_ratings | {"prior_linear": own[:n_factors], "bias_linear": own[-1]}
+
+
 def twin(given_ratings, other, biases, conclude):
     """(means, covariances, log determinants, squares) of all rows, where `conclude` says which belief is taken."""
     offsets, width = given_ratings["offsets"], other.means.shape[1]
-    prior, found = twin_prior(given_ratings, width), []
+    found = []
     values = (given_ratings["targets"].astype(np.float64) - given_ratings["target_offset"]) / given_ratings[
         "target_scale"
     ]
     for row in range(len(offsets) - 1):
         here = slice(offsets[row], offsets[row + 1])
-        rated = given_ratings["columns"][here]
+        rated, prior = given_ratings["columns"][here], twin_prior(of_row(given_ratings, row), width)
         precision, linear = reference.natural(values[here], rated, other, prior, given_ratings["alpha"], biases)
         mean, covariance = conclude(row, precision, linear)
         squares = sum(
@@ -97,7 +111,9 @@ def solved(given_ratings, other, biases, dtype, *, diagonal=False, threads=1):
 
 
 def assert_solved_equals_twin(n_rows, n_columns, n_factors, biases, dtype, seed, diagonal=False, **more):
-    given_ratings, other = problem(n_rows, n_columns, n_factors, biases=biases, dtype=dtype, seed=seed, **more)
+    given_ratings, other = problem(
+        n_rows, n_columns, n_factors, biases=biases, dtype=dtype, seed=seed, by_row=seed % 2 == 0, **more
+    )
     out = solved(given_ratings, other, biases, dtype, diagonal=diagonal)
     means, covariances, log_determinants, squares = twin(
         given_ratings, other, biases, lambda row, precision, linear: reference.best(precision, linear, diagonal)
@@ -163,7 +179,7 @@ def coordinates(given_ratings, other, start, biases, dtype, threads=1):
 )
 def test_coordinates_equal_their_twin_on_generated_shapes(n_rows, n_columns, n_factors, biases, dtype, seed):
     given_ratings, other = problem(
-        n_rows, n_columns, n_factors, biases=biases, dtype=dtype, family="diagonal", seed=seed
+        n_rows, n_columns, n_factors, biases=biases, dtype=dtype, family="diagonal", seed=seed, by_row=seed % 2 == 0
     )
     width, tolerance = n_factors + biases, TOLERANCE[dtype]
     start = (0.3 * np.random.default_rng(seed).standard_normal((n_rows, width))).astype(dtype)

@@ -38,6 +38,7 @@ from tastespace.models.factorization.priors.design import Design
 from tastespace.models.factorization.priors.features import FeaturePrior
 from tastespace.models.factorization.priors.normal_wishart import BiasPrior, FactorPrior, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
+from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
 from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.rows import Axis
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
@@ -446,6 +447,11 @@ def with_features(model: FactorModel, observed: Ratings, n_threads: int) -> Fact
     def shifted(axis: Axis, prior: FactorPrior, features: Features | None, n_others: int) -> FactorPrior:
         if features is None or not (features.n_columns or features.has_bag):
             return prior
+        if isinstance(prior, SpherePrior):
+            raise InvalidParameterError(
+                "items have features, and lie on a sphere, where no features shift them; expected features of users "
+                "only (ratings.with_item_features(None)), or BPMF"
+            )
         if not isinstance(prior, NormalWishartPrior):
             raise InvalidParameterError(
                 f"{axis}s have features, and their prior is of the type {type(prior).__name__}; features need "

@@ -308,6 +308,18 @@ class ItemDraws:
         """The expected new item; S x W."""
         return _mean_rows(self.new_items, self.has_biases)
 
+    def unrated_items(self, observed: Ratings) -> FloatArray | None:
+        """The items of the ratings that these draws lack, where their features put them; n x S x W.
+
+        None if the draws know no features of items.
+        """
+        if self.item_features is None:
+            return None
+        rows, features = np.arange(len(self.items), observed.n_items), observed.item_features
+        attributes = features.matrix[rows] if features is not None and features.n_columns else None
+        shifts = self.item_features.shifts(attributes, CSR.empty(len(rows)))
+        return (self.unknown_item + shifts).astype(np.float32)
+
     @cached_property
     def unknown_item_roots(self) -> DoubleArray:
         """Roots of the covariance of such an item's factors: covariance = root^T root; S x D x D."""

@@ -11,7 +11,6 @@ from numpy.random import Generator
 
 from tastespace import threads
 from tastespace.arrays import DoubleArray, FloatMatrix
-from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
@@ -225,15 +224,10 @@ def with_placed_items(posterior: DrawsPosterior, observed: Ratings) -> DrawsPost
 
     None if it was learned without features of items: then an item that nobody has chosen is like any other one.
     """
-    draws, n_known = posterior.draws, len(posterior.draws.items)
-    if draws.item_features is None:
+    draws, new = posterior.draws, posterior.draws.unrated_items(observed)
+    if new is None:
         return None
-    new_rows = np.arange(n_known, observed.n_items)
-    features = observed.item_features
-    attributes = features.matrix[new_rows] if features is not None and features.n_columns else None
-    new = draws.unknown_item + draws.item_features.shifts(attributes, CSR.empty(len(new_rows)))
-    items = np.concatenate([draws.items, new.astype(np.float32)])
-    likelihood = draws.likelihood
+    items, likelihood = np.concatenate([draws.items, new]), draws.likelihood
     if isinstance(likelihood, ConfidenceCells):
         likelihood = likelihood.with_items(items[:, 0])
     return replace(posterior, draws=replace(draws, items=items, likelihood=likelihood))

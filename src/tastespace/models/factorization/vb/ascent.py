@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.inference.transition import NOISE, Stats
 from tastespace.models.factorization.rows import RatingBlock, row_blocks
+from tastespace.models.factorization.vb.coefficients import CoefficientBeliefs
 from tastespace.models.factorization.vb.populations import VariationalNoise, VariationalPopulation
 from tastespace.models.factorization.vb.rows import RowBeliefs, moved_rows, packed, records_of
 
@@ -43,6 +44,16 @@ class VariationalState:
     item_population: VariationalPopulation
     noise: VariationalNoise
     passes: int = 0
+    user_coefficients: CoefficientBeliefs | None = None  # of their features, if they have any
+    item_coefficients: CoefficientBeliefs | None = None
+
+    @property
+    def sides(self) -> tuple[tuple[RowBeliefs, VariationalPopulation, CoefficientBeliefs | None], ...]:
+        """Users and items: rows, population, and coefficients."""
+        return (
+            (self.users, self.user_population, self.user_coefficients),
+            (self.items, self.item_population, self.item_coefficients),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +72,20 @@ class VariationalAscent:
     def step(self, state: VariationalState, rng: Generator) -> tuple[VariationalState, Stats]:
         if self.pruning is not None and state.passes >= SETTLING_PASSES:
             state = self.pruning.pruned(state)
-        user_population, item_population, noise = state.user_population, state.item_population, state.noise
+        noise, learned = state.noise, [(population, coefficients) for _, population, coefficients in state.sides]
         if state.passes:  # Learned from the rows, once there are beliefs about the rows.
-            user_population = user_population.learned(state.users.moments)
-            item_population = item_population.learned(state.items.moments)
+            learned = [_learned(*side) for side in state.sides]
             noise = noise.learned(self.n_ratings, state.users.squares)
+        (user_population, of_users), (item_population, of_items) = learned
         moved = partial(moved_rows, alpha=noise.mean, threads=self.threads)
-        expected = item_population.expected
-        items = moved(self.by_item, state.users, state.items, expected, name="item", keeps_covariances=True)
-        users = moved(self.by_user, items, state.users, user_population.expected, name="user")
-        state = VariationalState(users, items, user_population, item_population, noise, state.passes + 1)
+        expected, means = item_population.expected, None if of_items is None else of_items.row_means
+        items = moved(
+            self.by_item, state.users, state.items, expected, name="item", keeps_covariances=True, means=means
+        )
+        means = None if of_users is None else of_users.row_means
+        users = moved(self.by_user, items, state.users, user_population.expected, name="user", means=means)
+        populations = user_population, item_population
+        state = VariationalState(users, items, *populations, noise, state.passes + 1, of_users, of_items)
         columns = {} if self.pruning is None else {COLUMNS: float(users.shape.n_factors)}
         return state, {"bound": self.bound(state), NOISE: self.by_user.scale / sqrt(noise.mean), **columns}
 
@@ -82,10 +97,24 @@ class VariationalAscent:
         """The bound L, in the original units of the ratings."""
         noise, n = state.noise, self.n_ratings
         fit = (n * (noise.mean_log - log(2 * pi)) - noise.mean * state.users.squares) / 2 - n * log(self.by_user.scale)
-        for rows, population in ((state.users, state.user_population), (state.items, state.item_population)):
+        for rows, population, coefficients in state.sides:
             entropy = (rows.moments.n * rows.shape.width * (1 + log(2 * pi)) - rows.log_determinant) / 2
-            fit += population.expected.log_density(rows.moments) + entropy - population.divergence
+            moments, expected = rows.moments, population.expected
+            if coefficients is not None:
+                moments = coefficients.residual_moments(rows)
+                fit += coefficients.bound(expected)
+            fit += expected.log_density(moments) + entropy - population.divergence
         return fit - noise.divergence
+
+
+def _learned(
+    rows: RowBeliefs, population: VariationalPopulation, coefficients: CoefficientBeliefs | None
+) -> tuple[VariationalPopulation, CoefficientBeliefs | None]:
+    """Population and coefficients of a side, given its rows."""
+    if coefficients is None:
+        return population.learned(rows.moments), None
+    population = population.learned(coefficients.moments_for_population(rows))
+    return population, coefficients.learned(rows, population.expected)
 
 
 COLUMNS = "columns"

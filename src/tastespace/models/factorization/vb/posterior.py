@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.resuming import ItemPoints
@@ -32,6 +33,7 @@ from tastespace.models.factorization.gibbs.item_draws import Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
 from tastespace.models.factorization.likelihoods.base import Answers, Arrays, Folded, ScoreDraws, ServedLikelihood
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
+from tastespace.models.factorization.priors.features import joined
 from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
 from tastespace.models.factorization.vb.populations import ExpectedPrior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, arguments_of, packed, records_of
@@ -134,7 +136,8 @@ class UncertainItems(Gaussian):
         side = RatingBlock.of(ratings, np.float32, draws.offset, draws.scale)
         means = np.empty((n_users, width), np.float32)
         centres = np.zeros(width), self.centre
-        arguments = arguments_of(side, self.records, prior, float(draws.alpha[0]), self.has_biases, centres)
+        expected = None if draws.user_means is None else draws.user_means[:, 0]
+        arguments = arguments_of(side, self.records, prior, float(draws.alpha[0]), self.has_biases, centres, expected)
         arguments |= {
             "diagonal": self.family == "diagonal",
             "means": means,
@@ -224,7 +227,28 @@ class VariationalPosterior(DrawsPosterior):
         return False
 
     def believe(self, people: People, threads: int) -> VariationalBelief:
-        return VariationalBelief(self, people.history, threads, self.seen_of(people))
+        return VariationalBelief(self, people.history, threads, self.seen_of(people), people.features)
+
+    def with_items(self, observed: Ratings) -> VariationalPosterior | None:
+        """With the items of the ratings that it lacks: around what features tell, as items without ratings are.
+
+        None if it was learned without features of items.
+        """
+        draws, uncertain = self.draws, self.uncertain
+        new = draws.unrated_items(observed)
+        if new is None:
+            return None
+        population = draws.new_items
+        if uncertain.family == "full":
+            precision = joined(population.precisions[0], float(population.bias_precisions[0]))
+            covariance = packed(np.linalg.inv(precision))
+        else:
+            covariance = 1 / np.append(np.diag(population.precisions[0]), population.bias_precisions)[: new.shape[2]]
+        added = np.tile(covariance.astype(np.float32), (len(new), 1))
+        items = np.concatenate([draws.items, new])
+        covariances = np.concatenate([uncertain.covariances, added])
+        likelihood = replace(uncertain, items=items[:, 0], covariances=covariances)
+        return replace(self, draws=replace(draws, items=items, likelihood=likelihood))
 
     def item_points(self) -> ItemPoints:
         """Item factors around the mean, even if ratings are not centred: ratings of the average user become biases."""

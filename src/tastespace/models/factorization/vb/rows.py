@@ -154,11 +154,12 @@ def moved_rows(
     name: str,
     keeps_covariances: bool = False,
     threads: int,
+    means: DoubleArray | None = None,
 ) -> RowBeliefs:
     """The beliefs about a side that raise the bound, given those about the other.
 
     In the full family these are optimal; in the factorized one every coordinate is updated once, in turn, starting from
-    `own`.
+    `own`. `means` are those of the prior of each row (and, last, bias), if rows have features.
     """
     shape, dtype, n_rows = own.shape, other.records.dtype, len(side.offsets) - 1
     log_determinant, squares = np.empty(n_rows), np.empty(n_rows)
@@ -166,7 +167,7 @@ def moved_rows(
     # The current rows are close to the new ones. The factorized family starts from them.
     centre = own.mean
     records = np.empty((n_rows, shape.record), dtype) if shape.family == "full" else own.recentred(centre).records
-    arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases, (centre, other.centre))
+    arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases, (centre, other.centre), means)
     arguments |= {
         "records": records,
         "covariances": covariances,
@@ -191,10 +192,16 @@ def arguments_of(
     alpha: float,
     has_biases: bool,
     centres: tuple[DoubleArray, DoubleArray],
+    means: AnyFloats | None = None,
 ) -> dict[str, Any]:
     """The arguments of both kernels, with rows and columns relative to their centres."""
     own, columns = centres
-    n_factors = len(prior.linear)
+    n_factors, linear = len(prior.linear), None
+    if means is not None:
+        linear = np.empty((len(means), n_factors + has_biases))
+        linear[:, :n_factors] = (means[:, :n_factors] - own[:n_factors]) @ prior.precision
+        if has_biases:
+            linear[:, n_factors] = (means[:, n_factors] - own[n_factors]) * prior.bias_precision
     of_centres = float(own[:n_factors] @ columns[:n_factors] + own[n_factors:].sum() + columns[n_factors:].sum())
     return {
         "offsets": contiguous(side.offsets, np.int64),
@@ -210,4 +217,5 @@ def arguments_of(
         "column_centre": contiguous(columns, np.float64),
         "target_offset": side.offset + side.scale * of_centres,
         "target_scale": side.scale,
+        "row_linear": linear,
     }

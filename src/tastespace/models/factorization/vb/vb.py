@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from typing import Literal
@@ -12,6 +12,8 @@ from numpy.random import Generator
 
 from tastespace import threads
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.data.features import Features
 from tastespace.data.kinds import levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
@@ -19,17 +21,23 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.inference.transition import HELD_OUT, Measured, Transition
 from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.results import FeatureImportance
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.gibbs import bpmf
+from tastespace.models.factorization.gibbs.feature_draws import FeatureDraws, importance_of
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, aligned
 from tastespace.models.factorization.gibbs.sweep import START_SD, START_STRENGTH, START_SWEEPS
+from tastespace.models.factorization.implicit.feature_means import is_described
 from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Units
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
+from tastespace.models.factorization.priors.design import Design
+from tastespace.models.factorization.priors.features import explained_shares
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
 from tastespace.models.factorization.rank.column_search import most_columns
 from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
 from tastespace.models.factorization.vb import ascent, populations
+from tastespace.models.factorization.vb.coefficients import CoefficientBeliefs
 from tastespace.models.factorization.vb.posterior import NewRow, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
 from tastespace.parameters import FACTORS, check_int, check_int_or_auto, check_number
@@ -86,7 +94,7 @@ class VB(Recommender):
 
     search_space = {"n_factors": FACTORS}
     posterior_class = VariationalPosterior
-    begins_from_others = True
+    begins_from_others = learns_features = True
 
     def check(self) -> None:
         super().check()
@@ -161,10 +169,52 @@ class VB(Recommender):
         points = self._starting_points(by_user, by_item, columns, given, rng)
         rows = RowBeliefs.certain(shape, points.users), RowBeliefs.certain(shape, points.items)
         start = ascent.VariationalState(*rows, *self._populations(observed, columns), self._noise(scale))
+        start = replace(
+            start,
+            user_coefficients=self._coefficients(
+                observed.user_features, observed.by_user, observed.n_items, shape.width
+            ),
+            item_coefficients=self._coefficients(
+                observed.item_features, observed.by_item, observed.n_users, shape.width
+            ),
+        )
         pruning = None
         if self.n_factors == "auto":
             pruning = ascent.Pruning(ascent.VANISHED * unit_of(observed), partial(self._populations, observed))
         return ascent.VariationalAscent(by_user, by_item, start, n_threads, pruning)
+
+    def _coefficients(
+        self, features: Features | None, pairs: CSR, n_others: int, width: int
+    ) -> CoefficientBeliefs | None:
+        """The coefficients of a side at the start; None if it has no features."""
+        if not is_described(features):
+            return None
+        assert features is not None
+        for name, value, usable in (
+            ("hierarchical", self.hierarchical, False),
+            ("centred", self.centred, True),
+            ("n_factors", self.n_factors, self.n_factors if self.n_factors != "auto" else "a number"),
+        ):
+            if value != usable:
+                raise InvalidParameterError(
+                    f"the ratings have features, and {name} is {value!r}; features in VB need {name}={usable}: "
+                    "expected that, ratings without features, or BPMF"
+                )
+        design = Design.of(features, pairs, n_others)
+        return CoefficientBeliefs.start(design, width, threads.resolve(self.threads))
+
+    def placed(self, posterior: VariationalPosterior, observed: Ratings) -> VariationalPosterior | None:
+        return posterior.with_items(observed)
+
+    def feature_importance(self) -> FeatureImportance:
+        """How much each group of features explains of what users and items are like; see `FeatureImportance`.
+
+        Shares are those of the expected coefficients, without intervals.
+        """
+        self.require_fitted()
+        assert isinstance(self.posterior_, VariationalPosterior)
+        draws = self.posterior_.draws
+        return importance_of(draws.user_features, draws.item_features)
 
     def _starting_points(
         self, by_user: RatingBlock, by_item: RatingBlock, n_factors: int, given: Start | None, rng: Generator
@@ -236,8 +286,23 @@ class VB(Recommender):
             items=means, covariances=covariances, has_biases=self.biases, bounds=bounds, new_user=new_user
         )
         users, alpha = _moments_of(state.user_population.expected, self.biases), np.array([state.noise.mean])
-        draws = ItemDraws(means[:, None, :], users, new_items, alpha, self.biases, offset, scale, uncertain)
+        draws = ItemDraws(
+            *(means[:, None, :], users, new_items, alpha, self.biases, offset, scale, uncertain),
+            user_features=_kept(state.user_coefficients, state.users.points, state.items.points, with_bag=True),
+            item_features=_kept(state.item_coefficients, state.items.points, state.users.points, with_bag=False),
+        )
         return VariationalPosterior(draws, Units(*observed.range, levels_of(observed.values), observed.mean))
+
+
+def _kept(beliefs: CoefficientBeliefs | None, rows: Factors, other: Factors, *, with_bag: bool) -> FeatureDraws | None:
+    """The expected coefficients as one draw, and the share of the rows that each group explains."""
+    if beliefs is None:
+        return None
+    design, means = beliefs.design, beliefs.means
+    kept = means[: design.n_features if with_bag else design.n_attributes]
+    shares = explained_shares(design, means, rows, other)
+    precisions = np.array([[belief.mean for belief in beliefs.of_groups]])
+    return FeatureDraws(contiguous(kept[:, None, :], np.float32), precisions, design.groups, shares[None])
 
 
 def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
