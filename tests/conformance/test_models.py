@@ -15,6 +15,7 @@ from tastespace.models import (
     MODELS,
     PLSA,
     PMF,
+    RBM,
     VB,
     AutoRec,
     Blend,
@@ -466,6 +467,18 @@ class TestPLSA(RecommenderConformance):
 
     def make(self, **parameters):
         return PLSA(n_clusters=3, shrinkage=1.0, **parameters)
+
+
+class TestRBM(RecommenderConformance):
+    keeps_users = explanations_add_up = False
+
+    def make(self, **parameters):
+        return RBM(n_hidden=8, learning_rate=0.02, batch_size=10, weight_decay=0.001, **parameters)
+
+    @pytest.fixture
+    def ratings(self):
+        drawn = tastes(40, 30, rng=generator(3))[0]
+        return replace(drawn, values=np.clip(np.round(drawn.values), 1, 5))
 
 
 @pytest.mark.deep

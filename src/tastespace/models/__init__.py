@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tastespace import EASE as EASE
     from tastespace import PLSA as PLSA
     from tastespace import PMF as PMF
+    from tastespace import RBM as RBM
     from tastespace import VB as VB
     from tastespace import AutoRec as AutoRec
     from tastespace import Blend as Blend
@@ -76,6 +77,7 @@ MODELS = ModelTable(
         "blend": "composed.blend:Blend",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
         "autorec": "deep.autorec:AutoRec",
+        "rbm": "deep.rbm:RBM",
         "co-clusters": "composed.co_clusters:CoClusters",
         "mixture": "baselines.mixtures:UserMixture",
         "plsa": "baselines.mixtures:PLSA",

@@ -17,7 +17,7 @@ from tastespace.data.kinds import CHOICES, levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conformal import MIN_ERRORS, ConformalErrors
 from tastespace.errors import DataError
-from tastespace.models.base.posterior import Pairs, People
+from tastespace.models.base.posterior import Pairs, People, Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.deep.codes import CodesPosterior, EncodedItems, EncodedUsers, Units
 from tastespace.networks.backend import torch_for
@@ -36,6 +36,27 @@ def refuse_choices(observed: Ratings, name: str) -> None:
             f"the ratings are {kind} ({reason}), and {name} learns from their values alone",
             expected="ratings such as stars; for what was clicked, played or bought use implicit-als",
         )
+
+
+def watched_part(observed: Ratings, share: float, rng: Generator) -> tuple[Ratings, Ratings] | None:
+    """Ratings to train on, and those to hold out; None if the latter would be too few to tell anything."""
+    n = int(share * len(observed))
+    if n < MIN_ERRORS:
+        return None
+    is_watched: BoolArray = np.zeros(len(observed), np.bool_)
+    is_watched[rng.permutation(len(observed))[:n]] = True
+    return observed.masked(~is_watched), observed.masked(is_watched)
+
+
+def errors_on(
+    watched: Ratings, posterior: Posterior, train: Ratings, observed: Ratings, n_threads: int
+) -> ConformalErrors | None:
+    """The errors on held-out ratings, by the number of ratings of their users."""
+    everyone = People.known(np.arange(observed.n_users, dtype=np.int32), train.by_user)
+    belief = posterior.believe(everyone, n_threads)
+    missed = watched.values - belief.mean(Pairs(watched.user_rows, watched.item_rows))
+    counts = observed.by_user.counts[watched.user_rows]
+    return ConformalErrors.of(missed, counts, observed.range, levels_of(observed.values))
 
 
 @dataclass(kw_only=True)
@@ -78,31 +99,19 @@ class _RatingAutoencoder(Recommender):
         torch_for(f"training {name}")
         units = Units.of(observed.mean, observed.standard_deviation)
         iterations, errors = self.iterations, None
-        n_watched = int(self.validation_share * len(observed))
-        if n_watched >= MIN_ERRORS:
-            iterations, errors = self._stopped(observed, n_watched, units, rng, observer)
+        parts = watched_part(observed, self.validation_share, rng)
+        if parts is not None:
+            train, watched = parts
+            trained = self._train(train, watched, iterations, units, "finding when to stop", rng, observer)
+            first = CodesPosterior(units, (self._member(trained.network, train, units),), None)
+            iterations = trained.iterations
+            errors = errors_on(watched, first, train, observed, threads.resolve(self.threads))
         members = []
         for run in range(1, self.ensemble + 1):
             phase = "autoencoder" if self.ensemble == 1 else f"autoencoder {run} of {self.ensemble}"
             trained = self._train(observed, None, iterations, units, phase, rng, observer)
             members.append(self._member(trained.network, observed, units))
         return CodesPosterior(units, tuple(members), errors)
-
-    def _stopped(
-        self, observed: Ratings, n_watched: int, units: Units, rng: Generator, observer: Observer
-    ) -> tuple[int, ConformalErrors | None]:
-        """The number of iterations after which held-out ratings are predicted best, and the errors made on them."""
-        is_watched: BoolArray = np.zeros(len(observed), np.bool_)
-        is_watched[rng.permutation(len(observed))[:n_watched]] = True
-        train, watched = observed.masked(~is_watched), observed.masked(is_watched)
-        phase = "finding when to stop"
-        trained = self._train(train, watched, self.iterations, units, phase, rng, observer)
-        posterior = CodesPosterior(units, (self._member(trained.network, train, units),), None)
-        everyone = People.known(np.arange(observed.n_users, dtype=np.int32), train.by_user)
-        belief = posterior.believe(everyone, threads.resolve(self.threads))
-        missed = watched.values - belief.mean(Pairs(watched.user_rows, watched.item_rows))
-        counts = observed.by_user.counts[watched.user_rows]
-        return trained.iterations, ConformalErrors.of(missed, counts, observed.range, levels_of(observed.values))
 
     def _train(
         self,
