@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
-from browser.conftest import films
+from browser.conftest import films, site_of
 from browser.looking import axe, draw_all, go
 from browser.pictures import SHOTS, take
 
@@ -15,7 +18,10 @@ import tastespace as ts
 from tastespace import artifact
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning
+from tastespace.randomness import generator
 from tastespace.report.model_page import Shown, write_report
+from tastespace.service.promises.records import JudgedRow, Records
+from tastespace.service.store import Store
 
 # its description
 
@@ -68,6 +74,39 @@ def test_all_that_there_is_to_know_is_shown(page, site):
     assert page.get_by_text("No rating has been stored since").count() + kept.count() == 1
     assert page.get_by_role("table", name="Erratic raters").locator("tbody tr").count() == 10
     axe(page)
+
+
+@pytest.mark.parametrize("has_drift", [False, True])
+def test_promises_are_shown_as_they_are_kept(page, film_model, tmp_path, has_drift):
+    shown = site_of(film_model, tmp_path / "state")
+    try:
+        model = artifact.read_manifest(film_model)["model"]
+        with closing(Store(f"sqlite:///{tmp_path / 'state' / 'ratings.db'}")) as store:
+            version = store.activation().version
+            rng = generator(5)
+            pits = np.concatenate([rng.random(300), rng.random(300) ** (4 if has_drift else 1)])
+            now = datetime.now(UTC)
+            rows = [
+                JudgedRow(f"u{n}", "1", version, now, 3.0, 3.5, pit=float(pit), is_covered=n % 10 > 0, crps=0.4)
+                for n, pit in enumerate(pits)
+            ]
+            Records(store).add_judged(rows)
+        assert version.startswith(model)
+        go(page, shown, "model")
+        kept = page.get_by_role("table", name="How ratings turned out")
+        kept.wait_for()
+        cells = {
+            row.locator("th").inner_text(): row.locator("td").inner_text() for row in kept.locator("tbody tr").all()
+        }
+        assert cells["ratings"] == cells["users"] == "600"
+        assert any(text.startswith("0.900 (0.8") for text in cells.values())  # coverage, and its interval
+        told = (
+            page.get_by_text("It is time to retrain it") if has_drift else page.get_by_text("no sign of drift in 600")
+        )
+        assert told.count() == 1
+        axe(page)
+    finally:
+        shown.end(page)
 
 
 # the report

@@ -311,6 +311,33 @@ def test_the_stated_rate_of_false_alarms_holds(monkeypatch, ranks, is_right):
     assert (alarms <= 6) == is_right
 
 
+def test_drift_is_flagged_through_the_service_within_500_ratings(settings, tmp_path):
+    """Ratings that the model expects, and then of users whose tastes have flipped."""
+    split = random_split(small_ratings(150, 60), 0.4, seed=1)
+    folder = tmp_path / "model"
+    artifact.save(BPMF(n_factors=2, chains=1, warmup=20, draws=40, seed=1, threads=1).fit(split.train), folder)
+    changed = replace(settings, model=str(folder))
+    prepare(changed)
+    frame = split.test.to_polars().with_columns(turn=pl.int_range(pl.len()).over("user"))
+    with TestClient(create_app(changed)) as client:
+
+        def rate(turn: int, *, is_flipped: bool) -> dict:
+            """The next rating of each of 100 users: they are judged with nothing of one another."""
+            part = frame.filter(pl.col("turn") == turn).head(100)
+            value = drifted("flip", part["rating"].to_numpy()) if is_flipped else part["rating"].to_numpy()
+            new = zip(part["user"].cast(str), part["item"].cast(str), value.tolist(), strict=True)
+            body = {"ratings": [{"user": user, "item": item, "rating": rating} for user, item, rating in new]}
+            assert client.post("/v1/ratings", json=body).status_code == 200
+            (health,) = client.get("/v1/model/health").json()["versions"]
+            return health["drift"]
+
+        assert not any(rate(turn, is_flipped=False)["flagged"] for turn in range(5))
+        told = [rate(turn, is_flipped=True) for turn in range(5, 10)]
+        assert told[-1]["flagged"]
+        assert 500 < told[-1]["tested"] <= 1000
+        assert told[-1]["because"]
+
+
 def test_retraining_when_needed(client, settings, small_model, tmp_path):
     """Without drift nothing is fitted; with it a new model is."""
     _, records = parts_of(client)
