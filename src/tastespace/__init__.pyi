@@ -65,6 +65,7 @@ from tastespace.models.composed.blend import Blend as Blend
 from tastespace.models.composed.co_clusters import CoClusters as CoClusters
 from tastespace.models.composed.joint import Joint as Joint
 from tastespace.models.deep.autorec import AutoRec as AutoRec
+from tastespace.models.deep.autorec import SparseFC as SparseFC
 from tastespace.models.deep.rbm import RBM as RBM
 from tastespace.models.factorization.als.als import ALS as ALS
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes as EmpiricalBayes

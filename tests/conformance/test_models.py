@@ -30,6 +30,7 @@ from tastespace.models import (
     LogisticMF,
     MonotoneMF,
     Popular,
+    SparseFC,
     SphereALS,
     SphereBPMF,
     UserKNN,
@@ -493,6 +494,12 @@ class TestUserAutoRec(RecommenderConformance):
 
     def make(self, **parameters):
         return AutoRec(side="users", n_hidden=12, regularization=1.0, iterations=60, ensemble=2, **parameters)
+
+
+@pytest.mark.deep
+class TestSparseFC(RecommenderConformance):
+    def make(self, **parameters):
+        return SparseFC(n_hidden=12, regularization=0.3, iterations=60, **parameters)
 
 
 def test_every_model_is_here():

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tastespace import LogisticMF as LogisticMF
     from tastespace import MonotoneMF as MonotoneMF
     from tastespace import Popular as Popular
+    from tastespace import SparseFC as SparseFC
     from tastespace import SphereALS as SphereALS
     from tastespace import SphereBPMF as SphereBPMF
     from tastespace import UserKNN as UserKNN
@@ -77,6 +78,7 @@ MODELS = ModelTable(
         "blend": "composed.blend:Blend",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
         "autorec": "deep.autorec:AutoRec",
+        "sparse-fc": "deep.autorec:SparseFC",
         "rbm": "deep.rbm:RBM",
         "co-clusters": "composed.co_clusters:CoClusters",
         "mixture": "baselines.mixtures:UserMixture",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tastespace import AutoRec, load, random_split, save
+from tastespace import AutoRec, SparseFC, load, random_split, save
 from tastespace.data.csr import CSR
 from tastespace.distributions.conformal import ConformalErrors
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError, NonFiniteStateError
@@ -213,3 +213,40 @@ def test_a_saved_model_answers_without_torch(tmp_path, monkeypatch):
 
 def test_units_of_equal_ratings():
     assert Units.of(3.0, 0.0).sd == 1.0
+
+
+@pytest.mark.deep
+def test_the_members_of_an_ensemble_are_averaged():
+    pytest.importorskip("torch")
+    ratings = tastes(60, 40, rng=generator(2))[0]
+    model = SparseFC(n_hidden=8, regularization=1.0, iterations=30, ensemble=3, seed=1).fit(ratings)
+    posterior = model.posterior_
+    assert len(posterior.members) == 3
+    users, items = ratings.user_ids(), ratings.item_ids()
+    alone = []
+    for member in posterior.members:
+        one = SparseFC().restore(ratings, replace(posterior, members=(member,)), 1, ratings.range)
+        alone.append(one.predict(users, items).unclipped)
+    assert not np.allclose(alone[0], alone[1], atol=1e-3)
+    np.testing.assert_allclose(model.predict(users, items).unclipped, np.mean(alone, axis=0), atol=1e-4)
+
+
+@pytest.mark.deep
+def test_kernels_make_weights_sparse(rng):
+    """The stronger the penalty on the factors, the smaller they are: without one they stay near 1."""
+    pytest.importorskip("torch")
+    rows = some_rows(rng, 60, 30)
+    sizes = []
+    for strength in (0.0, 2.0):
+        ways = {"rng": generator(1), "strength": 0.1, "damping": 1.0, "iterations": 60}
+        network = train_masked(rows, 30, [6, 6], kernel=Kernel(3, strength), **ways).network
+        sizes.append(np.mean([np.abs(layer.weights).mean() for layer in network.layers]))
+    assert sizes[1] < 0.7 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_layers", 0), ("kernel_dimensions", 0), ("sparsity", -1.0), ("n_hidden", 0)]
+)
+def test_senseless_parameters_of_kernels_are_refused(name, value):
+    with pytest.raises(InvalidParameterError, match=name):
+        SparseFC(**{name: value}).fit(tastes(10, 8, rng=generator(1))[0])

@@ -181,3 +181,36 @@ class AutoRec(_RatingAutoencoder):
     @property
     def _sizes(self) -> Sequence[int]:
         return (self.n_hidden,)
+
+
+@dataclass(kw_only=True)
+class SparseFC(_RatingAutoencoder):
+    """`AutoRec` with two layers that encode, and weights that a kernel makes sparse (Muller, Martel and Indiveri 2018).
+
+    Every unit has a point in `kernel_dimensions` dimensions, and a weight is multiplied by max(0, 1 - |u - v|^2) of the
+    points of its two units. `sparsity` is the strength of the penalty on these factors, all other parameters are those
+    of `AutoRec`. With `side="items"` users are placed by ridge regression on the codes, without kernels: the points of
+    someone new are not known.
+    """
+
+    regularization: float = 60.0
+    n_hidden: int = 500
+    n_layers: int = 2
+    kernel_dimensions: int = 5
+    sparsity: float = 0.013
+
+    search_space: ClassVar = {"regularization": Range(5, 500), "sparsity": Range(0.001, 1)}
+
+    def check(self) -> None:
+        super().check()
+        for name in ("n_hidden", "n_layers", "kernel_dimensions"):
+            check_int(name, getattr(self, name), least=1)
+        check_number("sparsity", self.sparsity, least=0)
+
+    @property
+    def _sizes(self) -> Sequence[int]:
+        return (self.n_hidden,) * self.n_layers
+
+    @property
+    def _kernel(self) -> Kernel:
+        return Kernel(self.kernel_dimensions, self.sparsity)
