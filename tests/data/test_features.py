@@ -90,6 +90,22 @@ def test_kept_by_parts_and_by_masks() -> None:
         assert part.user_features.matrix.shape == (part.n_users, 0)
 
 
+def test_levels_of_one_item_are_no_columns_where_there_are_many() -> None:
+    names = [f"actor {place}" for place in range(150)]
+    cells = {item: {"actors": [names[item], "star" if item % 2 else "extra"]} for item in range(150)}
+    ratings = ts.Ratings.from_arrays(np.zeros(150, int), np.arange(150), np.ones(150)).with_item_features(cells)
+    assert ratings.item_features is not None
+    assert ratings.item_features.names == ("actors=extra", "actors=star")
+    some = {item: cells[item] for item in range(50)}
+    few = ratings.take(np.arange(50)).with_item_features(None).with_item_features(some)
+    assert few.item_features is not None
+    assert few.item_features.n_columns == 52
+    alone = {item: {"actors": [names[item]]} for item in range(150)}
+    different = ratings.with_item_features(None).with_item_features(alone)
+    assert different.item_features is not None
+    assert different.item_features.n_columns == 150
+
+
 def test_unknown_levels_count_for_nothing() -> None:
     features = ratings().with_item_features(FILMS, columns=["genre", "country"]).item_features
     assert features is not None

@@ -10,7 +10,7 @@ from tastespace import BPMF, Ratings, random_split
 from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
 from tastespace.models.factorization.gibbs.posterior import evidence
-from tastespace.models.factorization.priors.design import Design, bag_of
+from tastespace.models.factorization.priors.design import Design, bag_of, met_rows
 from tastespace.models.factorization.priors.features import FeaturePrior
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian, ordinal, yes_no
@@ -259,14 +259,54 @@ def test_new_users_are_predicted_by_their_features(described):
     assert not set(one.item_ids.to_list()) & set(other.item_ids.to_list())
 
 
-def test_who_and_what_has_no_bag_is_as_uncertain_as_it_should_be(tmp_path):
-    """Users rate what they like, so that bags tell a lot; those of new users and items are missing, and not empty."""
+def chosen_by_taste():
+    """Users rate what they like, so that liked items are rated often; and what is known of the items."""
     rng = generator(3)
     likes, kinds = rng.standard_normal(400), rng.standard_normal(240)
     agree = np.outer(likes, kinds) + 0.8 * kinds
     users, items = np.nonzero(rng.random(agree.shape) < 0.3 / (1 + np.exp(-2 * agree)))
     values = 3 + 0.7 * agree[users, items] + 0.4 * rng.standard_normal(len(users))
-    ratings = Ratings.from_arrays(users, items, values.astype(np.float32))
+    known = {item: {"about": float(kinds[item] + 2 * rng.standard_normal())} for item in range(len(kinds))}
+    return Ratings.from_arrays(users, items, values.astype(np.float32)), known
+
+
+def test_rows_are_met_as_often_as_they_are_rated():
+    assert met_rows(np.full(7, 3)).tolist() == list(range(7))
+    assert met_rows(np.array([0, 1000, 0, 1000])).tolist() == [1, 3]
+    many = np.bincount(met_rows(np.repeat([1, 3], 500)), minlength=1000)
+    assert many.sum() == 800
+    assert many[:500].sum() == 200
+    assert met_rows(np.zeros(3, int)).tolist() == [2]
+
+
+@pytest.mark.parametrize("bags", [False, True])
+def test_new_items_are_like_those_that_ratings_are_of(bags, monkeypatch):
+    """Ratings are mostly of popular items, which are better than what is known of them tells."""
+    ratings, known = chosen_by_taste()
+    is_new = ratings.item_ids().to_numpy() % 5 == 0
+    train, test = (ratings.take(np.flatnonzero(some)) for some in (~is_new, is_new))
+    train = train.with_item_features({item: cells for item, cells in known.items() if item % 5})
+    if bags:
+        train = train.with_user_features("bag").with_item_features("bag")
+    new = {item: cells for item, cells in known.items() if item % 5 == 0}
+
+    def found():
+        model = BPMF(n_factors=2, chains=2, warmup=60, draws=60, thin=1, seed=1).fit(train).with_items(new)
+        predicted = model.predict(test.user_ids(), test.item_ids())
+        low, high = predicted.interval(0.9).T
+        return float(np.mean(predicted.mean - test.values)), np.mean((low <= test.values) & (test.values <= high))
+
+    error, held = found()
+    assert abs(error) < 0.25
+    assert 0.85 <= held <= 0.95
+    monkeypatch.setattr(FeaturePrior, "draw_new", lambda self, rows, drawn, met, rng: drawn.bagless or drawn)
+    error, held = found()
+    assert error < -0.3
+
+
+def test_who_and_what_has_no_bag_is_as_uncertain_as_it_should_be(tmp_path):
+    """Bags tell a lot; those of new users and items are missing, and not empty."""
+    ratings, _ = chosen_by_taste()
     is_new_user, is_new_item = (ids.to_numpy() % 5 == 0 for ids in (ratings.user_ids(), ratings.item_ids()))
     train = ratings.take(np.flatnonzero(~is_new_user & ~is_new_item))
     train = train.with_user_features("bag").with_item_features("bag")

@@ -27,6 +27,9 @@ MISSING = "missing"  # the kind of the column that says that a value is missing
 BAG = "bag"
 _DENSE = 0.5  # vectors with a larger share of entries are centred; others keep their zeros
 # One row per column of the matrix: its group, what it is, its level or position, and how a number is standardised.
+# Of more levels than these, those of one row have no column: they tell nothing about other rows, and would explain away
+# what is peculiar to theirs.
+MANY_LEVELS = 100
 ENCODING = {
     "group": pl.String,
     "kind": pl.String,
@@ -357,7 +360,10 @@ def _learn(name: str, cells: pl.Series) -> pl.DataFrame:
         if scale > 0:
             rows = {"kind": ["number"], "level": [None], "center": [center], "scale": [scale]}
     else:
-        levels = cells.drop_nulls().explode().unique().sort().to_list()
+        counts = cells.drop_nulls().explode().drop_nulls().value_counts(name="n").sort(cells.name)
+        if counts.height > MANY_LEVELS and (counts["n"] > 1).any():
+            counts = counts.filter(pl.col("n") > 1)
+        levels = counts[cells.name].to_list()
         is_constant = len(levels) == 1 and not n_missing
         levels = [] if is_constant else levels
         n = len(levels)

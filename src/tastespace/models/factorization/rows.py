@@ -106,8 +106,8 @@ class Factors:
         """These rows, with those of a mask replaced by the average of others."""
         return self.where(~where, others.average) if where.any() else self
 
-    def masked(self, keep: BoolArray) -> Factors:
-        """Some of the rows."""
+    def masked(self, keep: BoolArray | IntArray) -> Factors:
+        """Some of the rows, by a mask or their places."""
         return Factors(self.factors[keep], None if self.bias is None else self.bias[keep])
 
 

@@ -234,8 +234,8 @@ class ItemDraws:
 
     @classmethod
     def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
-        bagless = [getattr(draw.user_population, "bagless", None) for draw in hyper]
-        strangers = [population for population in bagless if population is not None]
+        new = [getattr(draw.user_population, "new", None) for draw in hyper]
+        strangers = [population for population in new if population is not None]
         return cls(
             items=items,
             users=Populations.of([draw.user_population for draw in hyper]),

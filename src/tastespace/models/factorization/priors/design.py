@@ -131,6 +131,17 @@ class Design:
         return np.repeat(np.arange(len(self.groups)), [len(group) for group in self.groups])
 
 
+def met_rows(counts: NDArray[Any]) -> IntArray:
+    """Rows as often as ratings meet them, evenly spaced along all ratings, each with the number of its own.
+
+    They are as many as equally frequent rows would say as much: (sum n)^2 / sum n^2 (Kish 1965).
+    """
+    ends = np.cumsum(counts, dtype=np.float64)
+    n = max(1, round(float(ends[-1] ** 2 / max(float(np.sum(counts.astype(np.float64) ** 2)), 1.0))))
+    places = np.searchsorted(ends, (np.arange(n) + 0.5) * ends[-1] / n, side="right")
+    return contiguous(np.minimum(places, len(counts) - 1), np.int32)  # without any rating the last will do
+
+
 def bag_of(pairs: CSR, n_others: int) -> scipy.sparse.csr_array:
     """The bag of each row: 1/sqrt(n) for each of its n pairs, whatever the rating; empty for a row without pairs.
 

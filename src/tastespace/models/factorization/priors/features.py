@@ -7,8 +7,10 @@ f_i are the features of row i, in groups G of columns: attributes, vectors, the 
 precision of its own, so that a useless one is shrunk by itself. (mu, Lambda) and (mu_c, lambda_c) are those of the
 prior without features.
 
-A row that nobody has met yet has no bag: its bag is missing, and not empty. With a bag in the design, the population of
-such rows is drawn, too: that of all rows given the attributes alone. Nothing else depends on it.
+A new row has no bag: its bag is missing, and not empty. And a new item is not like any of the catalogue, but like those
+that ratings are of: popular items are better than their features tell. So a population of new rows is drawn, too. Its
+coefficients are those given the attributes alone; its mean and precision are those of all rows around them, for items
+each as often as it is rated. Nothing else depends on it.
 
 With the Cholesky factor at hand, Lambda and lambda_c are drawn with all coefficients integrated out, which mixes far
 better; else given the coefficients, whose own prior then counts, too.
@@ -25,7 +27,7 @@ import numpy as np
 import scipy
 from numpy.random import Generator
 
-from tastespace.arrays import DoubleArray
+from tastespace.arrays import DoubleArray, IntArray
 from tastespace.distributions.conjugate import Gamma, NormalGamma
 from tastespace.models.factorization.priors.coefficients import SOLVERS, Cholesky, Drawn, Solver, solver_for
 from tastespace.models.factorization.priors.design import Design
@@ -43,7 +45,8 @@ class FeaturePopulation(NormalPopulation):
     group_precisions: DoubleArray = field(default_factory=NOTHING.copy)  # of each group
     shifts: DoubleArray = field(default_factory=NOTHING.copy)  # n x W: what features add to the mean of each row
     shares: DoubleArray = field(default_factory=NOTHING.copy)  # of a kept draw: see `explained_shares`
-    bagless: NormalPopulation | None = None  # of rows whose bag is not known, if rows have bags
+    bagless: NormalPopulation | None = None  # of all rows given the attributes alone, if rows have bags
+    new: NormalPopulation | None = None  # of new rows, if they differ
 
     @property
     def row_means(self) -> DoubleArray:
@@ -61,12 +64,12 @@ class FeaturePopulation(NormalPopulation):
         return NormalPopulation(self.mean, self.precision, self.bias_mean, self.bias_precision)
 
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
-        return self._moved(self.centred.draw_rows(n, np.float64, rng), self.shifts, dtype)
+        return self.moved(self.centred.draw_rows(n, np.float64, rng), self.shifts, dtype)
 
     def log_density(self, rows: Factors) -> float:
-        return self.centred.log_density(self._moved(rows, -self.shifts, np.float64))
+        return self.centred.log_density(self.moved(rows, -self.shifts, np.float64))
 
-    def _moved(self, rows: Factors, by: DoubleArray, dtype: Any) -> Factors:
+    def moved(self, rows: Factors, by: DoubleArray, dtype: Any) -> Factors:
         factors = (rows.factors + by[:, : len(self.mean)]).astype(dtype)
         return Factors(factors, None if rows.bias is None else (rows.bias + by[:, -1]).astype(dtype))
 
@@ -101,7 +104,8 @@ def joined(precision: DoubleArray, bias_precision: float) -> DoubleArray:
 class FeaturePrior:
     """The hyper-prior of a side whose rows have features; `base` is the one without them.
 
-    `shape` and `rate` are those of the precision of each group, for features of length 1 (see `of_groups`).
+    `shape` and `rate` are those of the precision of each group, for features of length 1 (see `of_groups`). `met` are
+    the rows that new rows are like; None for all.
     """
 
     base: NormalWishartPrior
@@ -110,6 +114,7 @@ class FeaturePrior:
     rate: float = 1.0
     solver: str = "auto"
     threads: int = 1
+    met: IntArray | None = None
 
     columns: ClassVar[None] = None
 
@@ -119,7 +124,7 @@ class FeaturePrior:
         design = self.design.bagless
         if design is None:
             return None
-        return replace(self, design=design) if design.n_features else self.base
+        return replace(self, design=design, met=None) if design.n_features else self.base
 
     @property
     def of_groups(self) -> list[Gamma]:
@@ -162,15 +167,21 @@ class FeaturePrior:
         factor_mean = np.ascontiguousarray(mean[0, :n_factors])
         population = NormalPopulation(factor_mean, precision, bias_mean, bias_precision)
         found = self._population(population, coefficients, of_groups)
-        return found if self.bagless is None else replace(found, bagless=self.draw_bagless(rows, current, rng))
+        if self.bagless is not None:
+            before = current.bagless if isinstance(current, FeaturePopulation) else None
+            bagless = self.bagless.draw(rows, before, rng)
+            assert isinstance(bagless, NormalPopulation)
+            found = replace(found, bagless=bagless, new=bagless)
+        return found if self.met is None else replace(found, new=self.draw_new(rows, found, self.met, rng))
 
-    def draw_bagless(self, rows: Factors, current: Population | None, rng: Generator) -> NormalPopulation:
-        """The population of rows whose bag is not known, given all rows and their attributes."""
-        assert self.bagless is not None
-        before = current.bagless if isinstance(current, FeaturePopulation) else None
-        drawn = self.bagless.draw(rows, before, rng)
-        assert isinstance(drawn, NormalPopulation)
-        return drawn
+    def draw_new(self, rows: Factors, drawn: FeaturePopulation, met: IntArray, rng: Generator) -> NormalPopulation:
+        """The population of new rows: that of these rows around what attributes tell."""
+        told: NormalPopulation = drawn if drawn.bagless is None else drawn.bagless
+        if isinstance(told, FeaturePopulation):
+            rows = told.moved(rows, -told.shifts, np.float64)
+        around = self.base.draw(rows.masked(met), None, rng)
+        parts = ("mean", "precision", "bias_mean", "bias_precision")
+        return replace(told, **{name: getattr(around, name) for name in parts})
 
     def log_density(self, population: Population) -> float:
         assert isinstance(population, FeaturePopulation)
@@ -188,7 +199,7 @@ class FeaturePrior:
     ) -> FeaturePopulation:
         """The part that is kept with a draw: coefficients in single precision, and the share that groups explain.
 
-        Without the bag it is the population of rows whose bag is not known.
+        Without the bag it is the population of new rows.
         """
         shares = explained_shares(self.design, population.coefficients, rows, other)
 
@@ -203,8 +214,8 @@ class FeaturePrior:
                 shares=shares,
             )
 
-        bagless = None if population.bagless is None else lean(population.bagless)
-        return replace(lean(population), bagless=bagless) if with_bag or bagless is None else bagless
+        new = None if population.new is None else lean(population.new)
+        return replace(lean(population), new=new) if with_bag or new is None else new
 
     # Parts of a draw
 
