@@ -67,7 +67,9 @@ def film_model(tmp_path_factory) -> Path:
     report = ts.evaluate(model, split.test, bootstrap=0)
     popular = ts.evaluate(ts.Popular().fit(split.train), split.test, {}, calibration=False, bootstrap=0)
     verdicts = [verdict.to_dict() for verdict in ts.find_best({"bpmf": report, "popular": popular})]
-    measures = {"holdout": report.to_dict() | {"popular": popular.to_dict(), "verdicts": verdicts}}
+    averages = ts.evaluate(ts.DampedBias().fit(split.train), split.test, ["rmse"], bootstrap=0)
+    beside = {"popular": popular.to_dict(), "averages": {"rmse": averages["rmse"]}, "verdicts": verdicts}
+    measures = {"holdout": report.to_dict() | beside}
     artifact.save(model, folder, measures=measures)
     artifact.save_index(folder, tune_index(model, seconds=1, structures=["exact"], seed=0, threads=1))
     return folder

@@ -18,11 +18,11 @@ from typing import Any
 if __name__ == "__main__":  # as a program it is not found by pytest's paths
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from browser.looking import draw_all, settled
+from browser.looking import settled
 
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
 ARGUMENTS += ["--no-first-run", "--disable-component-update", "--disable-sync"]
-WIDE, NARROW = {"width": 1200, "height": 820}, {"width": 375, "height": 740}
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
 def answer_some(page: Any) -> None:
@@ -30,12 +30,6 @@ def answer_some(page: Any) -> None:
     for place, stars in enumerate("44534"):
         page.keyboard.press(stars)
         page.get_by_role("heading", name=f"Your answers {place + 1}").wait_for()
-
-
-def show_figures(page: Any) -> None:
-    draw_all(page)
-    page.get_by_role("heading", name="Accuracy by group").scroll_into_view_if_needed()
-    page.get_by_role("heading", name="Accuracy by group").evaluate("heading => heading.scrollIntoView()")
 
 
 def wait_for_place(page: Any) -> None:
@@ -61,7 +55,7 @@ SHOTS = (
     Shot("page-recommendations", "recommendations?user={user}"),
     Shot("page-person", "person", answer_some),
     Shot("page-map", "map?user={user}", wait_for_place),
-    Shot("page-model", "model", show_figures),
+    Shot("page-model", "model"),
     Shot("page-map-dark", "map?user={user}", wait_for_place, dark=True),
     Shot("page-narrow", "recommendations?user={user}", narrow=True),
 )

@@ -12,13 +12,12 @@ import pytest
 
 from tastespace import ALS, DampedBias, Popular, Ratings, artifact, evaluate, find_best, random_split
 from tastespace.data.vocabulary import HANDFUL
-from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
+from tastespace.errors import DataError, InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.report import page
 from tastespace.report.model_page import Shown, attributes_of, write_report
 from tastespace.testing.toys import gaussian
 
-pytestmark = pytest.mark.skipif(find_spec("plotly") is None, reason="needs the extra plot")
 EVIL = "</script><script>alert(1)</script><!--<script>"
 
 
@@ -131,12 +130,12 @@ def test_nothing_is_loaded_from_elsewhere(written):
     assert "url(" not in style
     assert "@import" not in style
     # Scripts of our own fetch from the service alone, and a report has none.
-    assert len(found.scripts) == 2 + len(page.PARTS) + 1
+    assert len(found.scripts) == 1 + len(page.REPORT)
 
 
 def test_every_script_is_whole(written):
     found = Page(written.read_text())
-    files = [page.read_plotly(), *(page.read(name) for name in (*page.PARTS, page.REPORT))]
+    files = [page.read(name) for name in page.REPORT]
     programs = [script for script in found.scripts if not script.startswith("{")]
     assert [script.replace("<\\/script", "</script") for script in programs] == [file.decode() for file in files]
 
@@ -244,10 +243,8 @@ def test_a_full_disk_is_no_traceback(shown, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_without_plotly_it_says_what_to_install(shown, tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="plot"):
-        write_report(shown, tmp_path / "report.html")
+def test_a_report_is_small(shown, tmp_path):
+    assert write_report(shown, tmp_path / "report.html").stat().st_size < 400_000
 
 
 def test_many_items_are_described_as_few_are():

@@ -6,19 +6,16 @@ import gzip
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
-from importlib.util import find_spec
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tastespace.report import page
 from tastespace.service.app import create_app, prepare
-from tastespace.service.routes import pages
 
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-OURS = (page.STYLE, page.OLD_STYLE, page.ICON, *page.PARTS, *page.VIEWS)
+OURS = (page.STYLE, page.ICON, *page.SCRIPTS)
 PATHS = ("/", "/favicon.ico", *(f"/page/{name}" for name in OURS))
-needs_plotly = pytest.mark.skipif(find_spec("plotly") is None, reason="needs the extra plot")
 
 
 class Loaded(HTMLParser):
@@ -72,20 +69,19 @@ def test_each_file_of_the_page(client, path):
     assert "Content-Encoding" not in answer.headers
 
 
-@needs_plotly
-def test_plotly_comes_from_here_as_well(client):
-    answer = uncompressed(client, f"/page/{page.PLOTLY}")
-    assert answer.status_code == 200
-    assert answer.headers["Content-Type"].startswith("text/javascript")
-    assert answer.content == page.read_plotly()
+def sent(client, names) -> int:
+    """The bytes of these files as they are sent."""
+    total = 0
+    for name in names:
+        with client.stream("GET", f"/page/{name}", headers={"Accept-Encoding": "gzip"}) as answer:
+            total += len(b"".join(answer.iter_raw()))
+    return total
 
 
-def test_without_plotly_the_error_says_what_to_install(client, monkeypatch):
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
-    pages._asset.cache_clear()
-    answer = client.get(f"/page/{page.PLOTLY}")
-    assert answer.status_code == 501
-    assert "plot" in answer.json()["detail"]
+@pytest.mark.parametrize("view", page.VIEWS)
+def test_scripts_and_styles_of_a_view_are_light(client, view):
+    """Other views are loaded when they are opened."""
+    assert sent(client, (page.STYLE, *page.SHELL, *page.VIEWS[view])) <= 45_000
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -142,16 +138,16 @@ def test_no_other_script_may_run(client, path):
 def test_the_page_may_do_what_it_must(client):
     policy = policy_of(client.get("/"))
     assert policy["script-src"] == ["'self'"]
-    assert "'self'" in policy["style-src"]
+    assert policy["style-src"] == ["'self'"]  # Nothing is styled in the document.
     assert policy["base-uri"] == policy["form-action"] == ["'none'"]
 
 
 def test_the_page_loads_all_parts_in_their_order(client):
     text = client.get("/").text
     loaded = Loaded(text)
-    assert loaded.scripts == [f"page/{name}" for name in (*page.PARTS, *page.VIEWS)]
+    assert loaded.scripts == [f"page/{name}" for name in page.SHELL]
     assert text.count("<script defer ") == len(loaded.scripts)  # So they run in this order.
-    assert set(loaded.others) == {f"page/{name}" for name in (page.ICON, page.STYLE, page.OLD_STYLE)}
+    assert set(loaded.others) == {f"page/{name}" for name in (page.ICON, page.STYLE)}
     assert all(link.startswith("#") for link in loaded.links)
     assert loaded.own == ""  # A script within the page would not be let run.
     for path in loaded.scripts + loaded.others:
@@ -160,7 +156,11 @@ def test_the_page_loads_all_parts_in_their_order(client):
 
 def test_every_script_there_is_loaded_or_of_the_report():
     there = {entry.name for entry in resources.files(page).iterdir() if entry.name.endswith((".js", ".css", ".svg"))}
-    assert there == {*OURS, page.REPORT}
+    assert there == {*OURS, *page.REPORT}
+    main = page.read("main.js").decode()
+    for view, names in page.VIEWS.items():
+        assert f"{view}: [" in main
+        assert ", ".join(f'"{name}"' for name in names) in main
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_every_script_there_is_loaded_or_of_the_report():
         "/page/",
         "/page",
         "/page/index.html",
-        f"/page/{page.REPORT}",
+        "/page/report.js",
         "/page/__init__.py",
         "/page/..%2f__init__.py",
         "/page/%2e%2e/__init__.py",

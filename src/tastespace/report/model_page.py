@@ -129,14 +129,13 @@ def write_report(
 
     `users` are those whose lists are shown: by default two of the first model, one with many ratings and one with few.
     With `test` all models are measured on the same ratings; else the measures are those of their artifacts. `method` is
-    that of the maps, "pca" or "tsne". Needs the extra `plot`.
+    that of the maps, "pca" or "tsne".
     """
     if not models:
         raise InvalidParameterError("there is no model to report on; expected at least one")
     if method not in METHODS:
         raise InvalidParameterError(f"the map is {method!r}; expected one of {', '.join(METHODS)}")
     path = check_path(path)
-    plotly = page.read_plotly().decode()
     named = users if users is not None else _examples(models[0].recommender)
     total, contents = len(models), []
     reports: dict[str, Report] = {}
@@ -157,7 +156,7 @@ def write_report(
         notes["measured on"] = f"{len(test):,} ratings"
         notes |= {f"best for {each.purpose}": str(each).partition(": ")[2] for each in find_best(reports)}
     with writing(path, expected="a place to write to"), replace_file(path) as stream:
-        stream.write(_html({"models": contents, "notes": notes}, plotly).encode())
+        stream.write(_html({"models": contents, "notes": notes}).encode())
     return path
 
 
@@ -198,16 +197,15 @@ def _examples(recommender: Recommender) -> list[str]:
     return [names[row] for row in dict.fromkeys(chosen)][:EXAMPLES]
 
 
-def _html(values: Mapping[str, Any], plotly: str) -> str:
-    scripts = "\n".join(f"<script>{_inside(page.read(name).decode())}</script>" for name in (*page.PARTS, page.REPORT))
+def _html(values: Mapping[str, Any]) -> str:
+    scripts = "\n".join(f"<script>{_inside(page.read(name).decode())}</script>" for name in page.REPORT)
     title = escape(", ".join(model["name"] for model in values["models"]))
     # Inside a script no less-than sign may start a tag; in JSON it can be escaped.
     content = json.dumps(values, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     head = f"""<meta name="color-scheme" content="light dark">
 <title>{title} – tastespace</title>
 <link rel="icon" href="data:,">
-<style>{page.read(page.STYLE).decode()}</style>
-<script>{_inside(plotly)}</script>"""
+<style>{page.read(page.STYLE).decode()}</style>"""
     body = f"""<main id="main"></main>
 <div id="status" role="status" class="unseen"></div>
 <script type="application/json" id="values">{content}</script>

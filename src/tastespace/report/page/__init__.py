@@ -1,20 +1,23 @@
-"""The files of the web page and of the report: our own HTML, CSS and JavaScript, and Plotly's from its package.
+"""The files of the web page and of the report: our own HTML, CSS and JavaScript.
 
-Begin with `index.html` and `main.js`. This file puts them together, and imports nothing but errors.
+Begin with `index.html` and `main.js`. This file only puts them together.
 """
 
 from __future__ import annotations
 
 from importlib import resources
-from importlib.util import find_spec
-
-from tastespace.errors import MissingExtraError
 
 # In the order in which they are loaded: each may use those before it.
-PARTS = ("api.js", "words.js", "graphic.js", "parts.js", "items.js", "cards.js", "canvas.js", "figures.js", "story.js")
-VIEWS = ("recommendations.js", "person.js", "map.js", "model.js", "main.js")
-STYLE, OLD_STYLE, ICON, INDEX, REPORT = "style.css", "old.css", "icon.svg", "index.html", "report.js"
-PLOTLY = "plotly.min.js"
+SHELL = ("api.js", "words.js", "graphic.js", "parts.js", "items.js", "main.js")
+VIEWS = {  # loaded by main.js when they are opened
+    "recommendations": ("recommendations.js",),
+    "person": ("person.js",),
+    "map": ("canvas.js", "map.js"),
+    "model": ("story.js", "model.js"),
+}
+REPORT = (*SHELL[:-1], "canvas.js", "story.js", "report.js")
+STYLE, ICON, INDEX = "style.css", "icon.svg", "index.html"
+SCRIPTS = (*SHELL, *(name for names in VIEWS.values() for name in names))
 
 
 def read(name: str) -> bytes:
@@ -36,10 +39,3 @@ def document(head: str, body: str) -> str:
 </body>
 </html>
 """
-
-
-def read_plotly() -> bytes:
-    """Plotly's JavaScript, which comes with the installed package: no page loads anything from another site."""
-    if find_spec("plotly") is None:
-        raise MissingExtraError("drawing figures", "plot")
-    return (resources.files("plotly") / "package_data" / PLOTLY).read_bytes()

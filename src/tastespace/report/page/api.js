@@ -86,7 +86,18 @@ const tastespace = {};
 
   const detailOf = (problem, status) => problem?.detail || `The service refused (status ${status}).`;
 
+  // Descriptions of the model that answers; requested once, and again after an error.
+  const kept = {};
+  const asked = (what) => () => {
+    kept[what] = kept[what] || ask(`model/${what}`).catch((error) => {
+      delete kept[what];
+      throw error;
+    });
+    return kept[what];
+  };
+  const story = { outline: asked("outline"), whole: asked("story"), forget: () => Object.keys(kept).forEach((what) => delete kept[what]) };
+
   const path = (...parts) => parts.map(encodeURIComponent).join("/");
 
-  Object.assign(tastespace, { ask, path, key, local, Trouble });
+  Object.assign(tastespace, { ask, path, key, local, Trouble, story, views: {} });
 })();

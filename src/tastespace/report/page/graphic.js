@@ -6,7 +6,11 @@
 
   function draw(tag, properties = {}, ...children) {
     const element = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(properties)) if (value !== null && value !== undefined) element.setAttribute(name, value);
+    for (const [name, value] of Object.entries(properties)) {
+      if (value === null || value === undefined) continue;
+      if (name === "style") element.style.cssText = value; // An attribute would be an inline style, which is not allowed.
+      else element.setAttribute(name, value);
+    }
     element.append(...children.flat().filter((child) => child !== null && child !== undefined));
     return element;
   }

@@ -78,7 +78,7 @@
 
   // Cards side by side, as many as fit; arrow keys go from one to the next, S and N act on the one in focus.
   function row(entries, options, label) {
-    const list = make("ul", { class: "row", "aria-label": label, role: "list" }, entries.map((entry) => make("li", {}, card(entry, options))));
+    const list = make("ul", { class: "row", "aria-label": label, role: "list", tabindex: options.acts.open ? null : "0" }, entries.map((entry) => make("li", {}, card(entry, options))));
     list.addEventListener("keydown", (event) => {
       const item = event.target.closest("li");
       if (!item || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input")) return;

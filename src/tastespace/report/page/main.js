@@ -2,6 +2,22 @@
 // The shell: tabs, theme, API key. The address has the whole state, so that it can be bookmarked and shared.
 (() => {
   const { make, icon, showTrouble, clearTrouble, key, say } = tastespace;
+  // The title of each view, and its scripts, which are loaded when it is opened first.
+  const VIEWS = {
+    recommendations: ["Recommendations", "recommendations.js"], person: ["New person", "person.js"],
+    map: ["Taste map", "canvas.js", "map.js"], model: ["Model", "story.js", "model.js"],
+  };
+  const loading = {};
+  const load = (name) => (loading[name] = loading[name] || Promise.all(VIEWS[name].slice(1).map((file) => new Promise((resolve, reject) => {
+    const script = make("script", { src: `page/${file}`, onload: resolve });
+    script.async = false; // in their order
+    script.addEventListener("error", () => {
+      delete loading[name];
+      script.remove();
+      reject(new tastespace.Trouble("The service does not answer. Is it still running?", 0));
+    });
+    document.head.append(script);
+  }))));
   const THEME = "tastespace-theme";
   const main = document.getElementById("main");
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -43,7 +59,7 @@
     const [view, query = ""] = location.hash.replace(/^#\//, "").split("?");
     const state = {};
     for (const [name, value] of new URLSearchParams(query)) state[name] = name in state ? [state[name], value].flat() : value;
-    return [tastespace.views[view] ? view : "recommendations", state];
+    return [VIEWS[view] ? view : "recommendations", state];
   }
 
   // Keep the state of a view in the address, without drawing it again.
@@ -60,24 +76,27 @@
     const [view, state] = address();
     const isOther = shown !== view;
     shown = view;
-    document.title = `${tastespace.views[view].title} – tastespace`;
+    const [title] = VIEWS[view];
+    document.title = `${title} – tastespace`;
     document.body.dataset.view = view;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.dataset.view === view) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
     clearTrouble();
+    if (!version) nameVersion();
     const stage = make("div"); // A view that is late draws on an element that is not shown any more.
     main.replaceChildren(stage);
     try {
+      await load(view);
+      if (mine !== turn) return;
       await tastespace.views[view].show(stage, state, go(view));
-      if (mine === turn && isOther) say(`${tastespace.views[view].title}.`);
+      if (mine === turn && isOther) say(`${title}.`);
     } catch (error) {
       if (mine !== turn) return;
-      if (!stage.querySelector("h1")) stage.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This view is not available now." }));
+      if (!stage.querySelector("h1")) stage.replaceChildren(make("h1", { text: title }), make("p", { class: "quiet", text: "This view is not available now." }));
       showTrouble(error, open);
     }
-    if (!version) nameVersion();
   }
 
   // Services on a network need a key; it is kept as long as the tab is open.

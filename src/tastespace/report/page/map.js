@@ -262,5 +262,5 @@
     await loadMap();
   }
 
-  tastespace.views.map = { title: "Taste map", show };
+  tastespace.views.map = { show };
 })();

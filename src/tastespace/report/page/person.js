@@ -378,5 +378,5 @@
     else await refresh();
   }
 
-  tastespace.views.person = { title: "New person", show };
+  tastespace.views.person = { show };
 })();

@@ -488,6 +488,6 @@
     } else drawKnown();
   }
 
-  tastespace.views = { recommendations: { title: "Recommendations", show } };
+  tastespace.views.recommendations = { show };
   Object.assign(tastespace, { condition, question });
 })();

@@ -14,14 +14,14 @@ from tastespace.service.door.access import context_of
 
 router = APIRouter(include_in_schema=False)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# Nothing from other sites, and no other scripts. Plotly sets styles on the elements that it draws.
+# Nothing from other sites, and no other scripts or styles.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 POLICY_WITH_IMAGES = POLICY.replace("img-src 'self'", "img-src 'self' http: https:")
 METHODS = ["GET", "HEAD"]
-FILES = {page.STYLE, page.OLD_STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
+FILES = {page.STYLE, page.ICON, *page.SCRIPTS}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Asset:
 
 @lru_cache(maxsize=32)
 def _asset(name: str) -> Asset:
-    content = page.read_plotly() if name == page.PLOTLY else page.read(name)
+    content = page.read(name)
     kind = TYPES[name.rpartition(".")[2]]
     # Without a timestamp the bytes are the same in every worker. The tag is weak: both forms have the same one.
     return Asset(content, gzip.compress(content, 6, mtime=0), f'W/"{hashlib.sha256(content).hexdigest()[:16]}"', kind)
