@@ -66,6 +66,13 @@ def test_a_model_that_needs_features_says_so(files):
     assert "there are none; expected item features" in done.stderr
 
 
+def test_a_model_that_ignores_features_says_so(files):
+    known = ("--items", files / "films.csv", "--item-features", "genre")
+    done = tastespace("fit", files / "ratings.csv", *known, "--model", "als", "--out", files / "model")
+    assert done.returncode == 0
+    assert "als does not learn from features, which change nothing" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -239,9 +239,19 @@ def test_lists_in_texts_and_what_is_different_for_all() -> None:
 @pytest.mark.parametrize("name", ["constant", "empty"])
 def test_constant_columns_have_no_group(name: str) -> None:
     frame = pl.DataFrame({"item": ["a", "b", "c", "d"], "constant": [3.0] * 4, "empty": [None] * 4, "x": [1, 2, 3, 4]})
-    features = ratings().with_item_features(frame, columns=[name, "x"]).item_features
+    with pytest.warns(DataWarning, match=f"{name} is the same for all 4 items, or always missing"):
+        features = ratings().with_item_features(frame, columns=[name, "x"]).item_features
     assert features is not None
     assert features.names == ("x",)
+
+
+def test_vectors_that_are_all_missing_are_named() -> None:
+    with pytest.warns(DataWarning, match="plot is the same for all 4 items, or always missing"):
+        described = ratings().with_item_features(np.full((4, 3), np.nan), ids=["a", "b", "c", "d"], name="plot")
+    assert described.item_features is not None
+    assert described.item_features.n_columns == 0
+    plain = ts.VB(n_factors=2, passes=5, seed=0).fit(described)
+    assert np.isfinite(plain.predict(["u"], ["a"]).mean).all()
 
 
 def test_bad_input() -> None:

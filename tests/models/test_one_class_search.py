@@ -8,10 +8,18 @@ from numpy.testing import assert_allclose
 
 from tastespace import ImplicitALS, Ratings
 from tastespace.errors import NotFittedError
-from tastespace.models.factorization.held_out_search import Validation
+from tastespace.models.factorization.held_out_search import Trial, Validation
 from tastespace.models.factorization.implicit import search as module
 from tastespace.models.factorization.implicit.cells import ImplicitState
-from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Judge, unit_of
+from tastespace.models.factorization.implicit.search import (
+    FEATURE_STRENGTHS,
+    RIDGES,
+    STRENGTHS,
+    Judge,
+    Settings,
+    least_as_good,
+    unit_of,
+)
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 
@@ -44,7 +52,7 @@ def test_the_measure_is_the_ndcg_of_whole_lists(has_biases):
         order = [item for item in np.argsort(-scores, kind="stable") if item not in set(seen)]
         gains = [1 / np.log2(2 + place) for place, item in enumerate(order) if item in set(wanted)]
         found.append(sum(gains) / sum(1 / np.log2(2 + place) for place in range(len(wanted))))
-    judged = Judge.of(validation, rng).ndcg(state, has_biases)
+    judged = Judge.of(validation, rng).ndcgs(state, has_biases).mean()
     assert_allclose(judged, np.mean(found), rtol=1e-6)
 
 
@@ -52,7 +60,7 @@ def test_a_model_without_an_opinion_is_in_the_middle():
     """All scores are the same: no place is better than another, and not all are the first."""
     validation = Validation.split(RATINGS, 0.2, generator(1))
     nothing = ImplicitState(*(np.zeros((n, 2), np.float32) for n in (RATINGS.n_users, RATINGS.n_items)))
-    assert 0.1 < Judge.of(validation, generator(1)).ndcg(nothing, False) < 0.4
+    assert 0.1 < Judge.of(validation, generator(1)).ndcgs(nothing, False).mean() < 0.4
 
 
 def test_many_users_are_judged_by_some(monkeypatch):
@@ -88,6 +96,31 @@ def test_what_is_given_is_taken():
     assert not [one for one in told if one.phase.startswith("finding")]
 
 
+def test_features_are_regularized_least_where_it_makes_no_difference():
+    """Within a standard error of the best the smallest is taken; where lists get worse it is not."""
+    rng = generator(4)
+    values = rng.random(400)
+
+    def trial(of_features, lost):
+        noise = rng.standard_normal(400)
+        fit = values - lost - 0.1 * (noise - noise.mean())
+        return Trial(Settings(1.0, 1.0, of_features), -float(fit.mean()), fit)
+
+    assert least_as_good([trial(10.0, 0.0), trial(1.0, 0.1), trial(3.0, -1e-4), trial(100.0, -2e-3)]).of_features == 3.0
+    assert least_as_good([trial(10.0, 0.1), trial(1.0, 0.2), trial(3.0, 0.15), trial(100.0, 0.0)]).of_features == 100.0
+    described = RATINGS.with_item_features({int(i): {"kind": "ab"[int(i) % 2]} for i in RATINGS.items.ids})
+    told = []
+    ImplicitALS(n_factors=4, seed=1, threads=1).fit(described, observer=told.append)
+    searched = [one for one in told if one.phase.startswith("finding")]
+    assert len(searched) == searched[-1].total == 4 * 5 + 4 + len(FEATURE_STRENGTHS) - 1
+    assert {one.stats["feature regularization"] for one in searched} == set(FEATURE_STRENGTHS)
+    told.clear()
+    ImplicitALS(n_factors=4, strength=3.0, regularization=0.5, feature_regularization=2.0).fit(
+        described, observer=told.append
+    )
+    assert not [one for one in told if one.phase.startswith("finding")]
+
+
 def test_before_a_fit_nothing_is_found():
     with pytest.raises(NotFittedError, match="fit"):
         _ = ImplicitALS().strength_
@@ -109,7 +142,9 @@ def test_it_finds_better_lists_than_the_extremes():
         model = ImplicitALS(n_factors=16, seed=1, threads=1, **settings).fit(part.train)
         rows = np.arange(part.train.n_users, dtype=np.int32)
         means = believed(model, rows).means(0, len(rows))[0][:, 0]
-        return Judge.of(part, generator(0)).ndcg(ImplicitState(means, model.posterior_.draws.items[:, 0]), False)
+        return (
+            Judge.of(part, generator(0)).ndcgs(ImplicitState(means, model.posterior_.draws.items[:, 0]), False).mean()
+        )
 
     found = ndcg()
     assert found > ndcg(strength=64.0, regularization=1e-3) + 0.02

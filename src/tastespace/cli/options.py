@@ -242,6 +242,11 @@ class Pick:
         if fades and (is_of_ones or model.get_params().get("growth") == "none"):
             growth = "" if is_of_ones else " with growth=none"
             found.append(f"{self.name}{growth} counts every value as 1: --half-life changes nothing")
+        if not model.learns_features and (ratings.item_features is not None or ratings.user_features is not None):
+            found.append(
+                f"{self.name} does not learn from features, which change nothing; joint, bpmf, vb, "
+                "implicit-als, logistic, blend and profile do"
+            )
         return [doubt for doubt in found if doubt is not None]
 
 

@@ -63,9 +63,20 @@ def features_of(
         return Features(vocabulary, has_bag=True)
     if isinstance(source, str) and not _is_file(source):
         table = pl.DataFrame() if attributes is None else attributes
-        return _of_table(table, vocabulary, side, None if source == ALL else [source])
+        return _without_constants(_of_table(table, vocabulary, side, None if source == ALL else [source]), side)
     made = source if isinstance(source, Features) else describe(source, side, columns=columns, ids=ids, name=name)
-    return _matched(made, vocabulary, side, source)
+    return _without_constants(_matched(made, vocabulary, side, source), side)
+
+
+def _without_constants(features: Features, side: SideName) -> Features:
+    """The features, with a remark on what is the same for everyone, and has no columns for that."""
+    varying = {group.name for group in features.groups}
+    constant = [name for name in features.sources if name not in varying]
+    if not constant:
+        return features
+    are = "is" if len(constant) == 1 else "are"
+    told = f"{', '.join(constant)} {are} the same for all {len(features):,} {side}s, or always missing: of no use here"
+    return _with_remarks(features, [told])
 
 
 def describe(

@@ -19,8 +19,16 @@ from tastespace.models.factorization.gibbs.feature_draws import FeatureDraws, im
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit import cells as one_class
-from tastespace.models.factorization.implicit.feature_means import Coefficients, FeatureMeans
-from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
+from tastespace.models.factorization.implicit.feature_means import Coefficients, FeatureMeans, is_described
+from tastespace.models.factorization.implicit.search import (
+    FEATURE_STRENGTHS,
+    RIDGES,
+    STRENGTHS,
+    USUAL_FEATURE_STRENGTH,
+    Settings,
+    search_settings,
+    unit_of,
+)
 from tastespace.models.factorization.likelihoods.base import ServedLikelihood, Units
 from tastespace.models.factorization.likelihoods.confidence_cells import ConfidenceCells, matched_variance
 from tastespace.models.implicit_feedback import OneClass
@@ -48,7 +56,8 @@ class ImplicitALS(OneClass):
 
     Rows are regularized towards what the features of users and items tell (`Ratings.with_item_features`), and new items
     and users are placed by them. `feature_regularization` shrinks their coefficients: with 1 a group of features is
-    expected to tell as much of a row as it leaves open; with more, it takes more rows to show that it does.
+    expected to tell as much of a row as it leaves open; with more, it takes more rows to show that it does. "auto"
+    finds it in the same way: the smallest that makes lists of known items no worse.
 
     Predictions are preferences: near 0 for what is not chosen, near 1 for what is. They are not probabilities.
     """
@@ -63,7 +72,7 @@ class ImplicitALS(OneClass):
     steps: int = 3
     sweeps: int = 15
     tolerance: float = 1e-4
-    feature_regularization: float = 10.0
+    feature_regularization: float | Literal["auto"] = "auto"
 
     search_space = {
         "n_factors": MANY_FACTORS,
@@ -76,13 +85,12 @@ class ImplicitALS(OneClass):
     def check(self) -> None:
         super().check()
         check_int("n_factors", self.n_factors, least=1)
-        for name in ("regularization", "strength"):
+        for name in ("regularization", "strength", "feature_regularization"):
             if getattr(self, name) != "auto":
                 check_number(name, getattr(self, name), above=0)
         for name in ("steps", "sweeps"):
             check_int(name, getattr(self, name), least=1)
         check_number("tolerance", self.tolerance, least=0)
-        check_number("feature_regularization", self.feature_regularization, above=0)
 
     @classmethod
     def candidates(cls, observed: Ratings) -> list[dict[str, Any]]:
@@ -147,15 +155,21 @@ class ImplicitALS(OneClass):
         unit = unit_of(observed)
         strengths: Sequence[float] = STRENGTHS if self.strength == "auto" else [self.strength]
         ridges = [unit * ridge for ridge in RIDGES] if self.regularization == "auto" else [self.regularization]
-        if len(strengths) == len(ridges) == 1:
-            return Settings(strengths[0], ridges[0])
+        of_features: Sequence[float] = (USUAL_FEATURE_STRENGTH,)
+        if self.feature_regularization != "auto":
+            of_features = (self.feature_regularization,)
+        elif is_described(observed.user_features) or is_described(observed.item_features):
+            of_features = FEATURE_STRENGTHS
+        if len(strengths) == len(ridges) == len(of_features) == 1:
+            return Settings(strengths[0], ridges[0], of_features[0])
+        given = strengths, ridges, self.n_factors, rng, observer, of_features
         with threads.one_blas_thread():
-            return search_settings(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
+            return search_settings(observed, self._bind, *given)
 
     def _bind(self, observed: Ratings, settings: Settings, n_factors: int) -> one_class.AlternatingChoices:
         confidence = one_class.Confidence(settings.strength, self.growth)
         ridge, n_threads = one_class.Ridge(settings.ridge, self.weighting == "weighted"), threads.resolve(self.threads)
-        rest = (n_factors, self.biases, self.solver, self.steps, n_threads, self.feature_regularization)
+        rest = (n_factors, self.biases, self.solver, self.steps, n_threads, settings.of_features)
         return one_class.AlternatingChoices(observed, confidence, ridge, *rest)
 
     def _concluded(
