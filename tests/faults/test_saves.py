@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def test_killed_at_any_step_the_artifact_is_old_or_new(laboratory, data, verb, w
             lost = laboratory.lose_power(laboratory.root.with_name("lost"), names_are_kept=names_are_kept)
             state_of(lost / "model", old)
         states.append(state_of(laboratory.root / "model", old))
+    sys.stdout.write(f"\n{verb[0]}, {way}: {len(states)} kills in {whole['steps']} steps, {states.count('old')} old\n")
     assert states == sorted(states, reverse=True)  # once it is new it stays so
     assert laboratory.run(verb, **WAYS[way])["ended"] == 0
     assert [entry.name for entry in laboratory.root.iterdir()] == ["model"]  # What was left over is gone.
