@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,8 +18,45 @@ READING = ("items", "users", "item-features", "user-features", "separator", "hea
 READING += ("threads", "json")
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+ABOUT = """# tastespace
+
+> Bayesian recommender systems in Python: ratings, clicks, plays or purchases in, lists and predictions with calibrated
+> uncertainty out. `import tastespace as ts; model = ts.fit("ratings.csv"); model.recommend(user_id)`. The command line
+> is `tastespace`; `tastespace mcp MODEL` offers a fitted model to assistants.
+"""
+_sentences: dict[str, str] = {}  # the first sentence of each page, by its file
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write llms.txt, the list of pages for language models (see llmstxt.org), in the order of the navigation."""
+    Path(config["site_dir"], "llms.txt").write_text(ABOUT + "".join(_listed(config["nav"], 2)))
+
+
+def _listed(entries: Any, level: int) -> list[str]:
+    lines = []
+    for entry in entries:
+        ((title, target),) = entry.items()
+        if isinstance(target, str):
+            page = target.removesuffix("index.md") if target.endswith("index.md") else target.removesuffix(".md") + "/"
+            said = _sentences.get(target, "")
+            lines.append(f"- [{title}]({page or './'}){': ' + said if said else ''}\n")
+        else:
+            lines += [f"\n{'#' * level} {title}\n\n", *_listed(target, level + 1)]
+    return lines
+
+
+def _first_sentence(markdown: str) -> str:
+    """The first sentence of the first paragraph, without marks."""
+    paragraphs = (part.strip() for part in re.split(r"\n\s*\n", markdown))
+    plain = next((part for part in paragraphs if part and part[0] not in "#|<`!-:"), "")
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(plain.split()))
+    return re.split(r"(?<=[.:]) ", plain)[0].rstrip(":")
+
+
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Put the tables of verbs and options in their places, and verbs that have no section at the end."""
+    if page is not None:
+        _sentences[page.file.src_uri] = _first_sentence(markdown)
     if VERB_TABLE in markdown:
         shown = {found["verb"] for found in OPTIONS.finditer(markdown)}
         markdown = markdown.replace(VERB_TABLE, verb_table())

@@ -7,7 +7,9 @@ import re
 import shlex
 import subprocess
 import sys
+from html import unescape
 from importlib.util import find_spec
+from urllib.parse import unquote
 
 import generate
 import pytest
@@ -142,10 +144,14 @@ def test_commands_on_the_pages_have_options_that_exist():
                 assert asked <= options, f"{path.name}: {line}"
 
 
-@pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs mkdocs: pip install --group docs")
-def test_the_pages_build_without_a_warning(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The pages as they are built."""
+    if find_spec("mkdocs") is None:
+        pytest.skip("needs mkdocs: pip install --group docs")
+    folder = tmp_path_factory.mktemp("docs") / "site"
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -153,7 +159,56 @@ def test_the_pages_build_without_a_warning(tmp_path):
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    assert (tmp_path / "site" / "index.html").exists()
+    return folder
+
+
+def test_the_pages_build_without_a_warning(site):
     # Nothing is loaded from elsewhere when a page is read.
-    html = (tmp_path / "site" / "index.html").read_text()
+    html = (site / "index.html").read_text()
     assert not re.search(r'(src|href)="https?://[^"]+\.(js|css|woff2?)"', html)
+
+
+def dead_links(site, pages):
+    """Internal links of pages to files or headings that are not there."""
+    headings = {}
+
+    def has(file, name):
+        if file not in headings:
+            headings[file] = set(re.findall(r'\bid="?([^" >]+)', file.read_text()))
+        return name in headings[file]
+
+    dead = []
+    for page in pages:
+        for link in re.findall(r'<a\b[^>]*?\bhref="?([^" >]+)', page.read_text()):
+            if re.match(r"[a-z]+:", link):
+                continue
+            path, _, heading = unquote(unescape(link)).partition("#")
+            file = page if not path else (page.parent / path).resolve()
+            file = file / "index.html" if file.is_dir() else file
+            is_inside = file.is_relative_to(site.resolve()) and file.is_file()
+            if not is_inside or (heading and not has(file, heading)):
+                dead.append((page, link))
+    return [f"{page.relative_to(site.resolve())}: {link}" for page, link in dead]
+
+
+def test_no_internal_link_is_dead(site, tmp_path):
+    pages = sorted(page for page in site.resolve().rglob("*.html") if page.name != "404.html")
+    assert len(pages) > 50
+    assert not dead_links(site, pages)
+    broken = tmp_path.resolve() / "page.html"
+    broken.write_text('<a href="gone/">x</a> <a id="here" href="#here">y</a> <a class=z href="page.html#nowhere">z</a>')
+    assert dead_links(tmp_path, [broken]) == ["page.html: gone/", "page.html: page.html#nowhere"]
+
+
+def test_links_of_the_readme_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text()):
+        assert link.startswith("http") or (ROOT / link).exists(), link
+
+
+def test_language_models_are_told_of_every_page(site):
+    text = (site / "llms.txt").read_text()
+    assert text.startswith("# tastespace\n\n> Bayesian recommender systems")
+    links = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.MULTILINE)
+    assert len(links) > 50
+    assert all((site / link / "index.html").is_file() for link in links)
+    assert "- [Uncertainty](tutorials/uncertainty/): " in text

@@ -32,8 +32,8 @@ pytestmark = [
 ]
 ANIME = Path(os.environ.get("TASTESPACE_DATA", "nowhere")) / "anime"
 SHARDS = ["Action", "Comedy", "Drama", "Space"]
-# Verbs that need a network, or the whole embedded data set; they have tests of their own.
-ELSEWHERE = {"demo", "data get"}
+# Verbs that need a network, the whole embedded data set, or an assistant; they have tests of their own.
+ELSEWHERE = {"demo", "data get", "mcp"}
 
 
 def story(n_users=80, n_items=40, seed=0):
@@ -114,6 +114,7 @@ def from_files_to_lists():
     assert "What hyper-parameters do" in diagnosed
     say("report", "model", "--out", "report.html", "--test", "test.csv")
     assert Path("report.html").stat().st_size > 10_000
+    assert "Fingerprint" in Path(say("card", "model", "--test", "test.csv").split()[2]).read_text()
     say("update", "model", "more.csv", "--out", "newer")
     compared = say(
         "compare", "anime_ratings.dat", "--models", "als,joint", "--n-factors", 2, "--bootstrap", 20, "--by", "random"

@@ -37,7 +37,9 @@ VERBS = {
     "curves": "Show the curves by which ratings are transformed, and the number of users of each.",
     "index": "Choose the fastest index that is accurate enough, and save it with the model.",
     "report": "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
+    "card": "Write a model card: what a model is, what it learned from, how good it is, and what it may be used for.",
     "serve": "Serve recommendations, predictions and questions over HTTP, and store new ratings.",
+    "mcp": "Offer a model to assistants as tools of the Model Context Protocol, over standard input and output.",
     "retrain": "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
     "challenger": "Let a second version of a model answer some users of a service; promote it or drop it.",
     "export": "Print everything that a service stores about a user, as JSON.",
@@ -49,7 +51,7 @@ VERBS = {
 MODULES = {"update": "fit", "select-rank": "compare"}
 MODULES |= dict.fromkeys(("retrain", "challenger", "export", "forget"), "serve")
 MODULES |= dict.fromkeys(("predict", "similar", "explain", "ask"), "recommend")
-MODULES |= dict.fromkeys(("diagnose", "noise", "curves", "demo"), "report")
+MODULES |= dict.fromkeys(("diagnose", "noise", "curves", "card", "demo"), "report")
 FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work
 GROUPS = {  # of verbs, in the modules of these names
     "data": "Data sets by name, and what is in a file of ratings.",

@@ -11,6 +11,9 @@ import numpy as np
 import polars as pl
 
 from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.calibration import SHARES
+from tastespace.evaluation.report import Report
+from tastespace.evaluation.resampling import display_name
 from tastespace.inference.diagnostics import diagnose, names_of
 from tastespace.inference.transition import NOISE, Trace
 from tastespace.models import Recommender
@@ -165,3 +168,76 @@ def _noisiest(found: Noisiness | None) -> dict[str, Any] | None:
         "edges": plain(edges),
         "noisiest": [{**plain(row), "id": str(row["id"])} for row in table.to_dicts()],
     }
+
+
+def model_card(
+    name: str,
+    recommender: Recommender,
+    manifest: Mapping[str, Any],
+    *,
+    report: Report | None = None,
+    licence: str | None = None,
+    data_licence: str | None = None,
+) -> str:
+    """A model card as Markdown: what the model is, what it learned from, how good it is, and what it is for."""
+    data, parameters = manifest["data"], manifest["parameters"]
+    low, high = recommender.rating_range_
+    can = abilities_of(recommender.posterior_)
+    kind = data.get("kind") or recommender.ratings_.kind
+    choice = manifest.get("choice")
+    settings = [f"| `{key}` | `{value}` |" for key, value in parameters.items() if value is not None]
+    measures = [
+        f"| {part} | {display_name(measure)} | {value:.4f} |"
+        for part, found in (manifest.get("measures") or {}).items()
+        for measure, value in (found.items() if isinstance(found, Mapping) else ())
+        if isinstance(value, int | float)
+    ]
+    lines = [
+        f"# Model card: {name}",
+        "",
+        f"- Model: `{manifest['model']}` ({manifest['class']}), fitted with tastespace {manifest['tastespace']}, seed "
+        f"{manifest['seed']}",
+        f"- Feedback: {kind}, values from {low:g} to {high:g}",
+        f"- Provides uncertainty: {'yes' if can['uncertainty'] else 'no'}",
+        f"- Licence of the model: {licence or 'not stated'}",
+        *([f"- Chosen because {choice['because']}"] if choice and "because" in choice else []),
+        "",
+        "## Data",
+        "",
+        f"- {data['n_ratings']:,} ratings by {data['n_users']:,} users of {data['n_items']:,} items",
+        f"- Fingerprint (SHA-256 of who rated what, whatever the order): `{data['fingerprint']}`",
+        f"- Licence of the data: {data_licence or 'not stated'}",
+        f"- {recommender.seen_}",
+        "",
+        "## Measures",
+        "",
+    ]
+    if report is not None:
+        lines += [*(f"- {line}" for line in report.summary()), ""]
+        lines += ["| measure | value | 95 % interval |", "|---|---|---|"]
+        for measure, value in report.measures.items():
+            span = report.intervals.get(measure)
+            shown = "" if span is None else f"{span.low:.4f} to {span.high:.4f}"
+            lines.append(f"| {display_name(measure)} | {value:.4f} | {shown} |")
+        if report.calibration is not None:
+            lines += ["", "| intervals of | hold | expected |", "|---|---|---|"]
+            found = report.calibration.measures
+            lines += [
+                f"| {share} % | {100 * found[f'coverage_{share}']:.1f} % | {100 * found[f'expected_{share}']:.1f} % |"
+                for share in SHARES.values()
+            ]
+    elif measures:
+        lines += ["Stored with the model, on ratings held out when it was fitted:", ""]
+        lines += ["| on | measure | value |", "|---|---|---|", *measures]
+    else:
+        lines.append("None: the model was fitted without held-out ratings, and no test ratings were given.")
+    return "\n".join(
+        [
+            *lines,
+            *("", "## Use", ""),
+            "Lists and predictions for users of the training ratings, and for new users with ratings of known items.",
+            "Measures hold for users and items like those of the test ratings, and for the time they are from.",
+            *("", "## Parameters", "", "| parameter | value |", "|---|---|", *settings),
+            "",
+        ]
+    )

@@ -29,9 +29,11 @@ from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.monotone.monotone import MonotoneMF
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.model_page import Shown, check_path, write_report
+from tastespace.report.model_story import model_card
 from tastespace.report.plotting import check_figure, prepare_folder
 from tastespace.report.rank_figures import write_curves, write_learning
 from tastespace.report.uncertainty_figures import draw_demo
+from tastespace.storage import replace_file
 
 
 @reads("user", "item", "rating", "separator", "header", "kind")
@@ -158,6 +160,34 @@ def diagnose(
         console.print_line(f"\nseen: {recommender.seen_}")
     if figures is not None:
         console.print_line(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}")
+
+
+@reads("user", "item", "rating", "separator", "header", "kind")
+def card(
+    model: Model,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Markdown file to write.", show_default="MODEL-card.md")
+    ] = None,
+    test: Annotated[Path | None, Option(help="File of test ratings to measure the model on.")] = None,
+    licence: Annotated[str | None, Option("--license", help="Licence of the model, such as CC-BY-4.0.")] = None,
+    data_licence: Annotated[str | None, Option("--data-license", help="Licence of the training ratings.")] = None,
+    *,
+    reading: ReadOptions,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Write a model card: what a model is, what it learned from, how good it is, and what it may be used for."""
+    recommender, manifest = artifact.load(model).set_params(threads=threads), artifact.read_manifest(model)
+    where = model.resolve()
+    path = where.with_name(f"{where.name}-card.md") if out is None else out
+    with console.progress() as observer:
+        measured = None if test is None else evaluate(recommender, read(test, **reading), observer=observer)
+    source = SOURCES.get(manifest["data"].get("source", ""))
+    of_data = data_licence or (None if source is None else source.terms)
+    text = model_card(where.name, recommender, manifest, report=measured, licence=licence, data_licence=of_data)
+    with replace_file(path) as file:
+        file.write(text.encode())
+    console.print_result(json, {"out": str(path), "card": text}, f"written to {path}")
 
 
 HOLDOUT = 0.1
