@@ -1,9 +1,9 @@
 """Other libraries with the same features: myFM, SMURFF's Macau and LightFM.
 
 myFM gets a relation block for each side: who it is, and the bag, as two groups; what is cold has neither. Regression
-and ordered probit. Macau: a normal prior for users, features for items with its solver by conjugate gradients (the
-direct one takes too long for 9,000 features), its adaptive noise, ratings centred by us. LightFM: WARP on ratings of
-4 and more, items by their features and, where they have ratings, an indicator of their own; or by features alone.
+and ordered probit. Macau: a normal prior for users, features for items with its direct solver, its adaptive noise,
+ratings centred by us. LightFM: WARP on ratings of 4 and more, items by their features and, where they have ratings, an
+indicator of their own; or by features alone.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def macau(train: Ratings, features: sp.csr_matrix, asked: Split, n_factors: int,
     )
     session.setBurnin(warmup)
     session.setTrain(matrix, smurff.AdaptiveNoise())
-    session.addSideInfo(1, features.astype(np.float64).tocsr(), direct=False)
+    session.addSideInfo(1, features.astype(np.float64).tocsr(), direct=True)
     session.setTest(sp.coo_matrix((np.ones(len(test)), (users, items)), shape=(n_users, n_items)))
     session.init()
     while session.step() is not None:
