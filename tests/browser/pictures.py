@@ -32,6 +32,11 @@ def answer_some(page: Any) -> None:
         page.get_by_role("heading", name=f"Your answers {place + 1}").wait_for()
 
 
+def open_details(page: Any) -> None:
+    page.locator(".card .title button").nth(1).click()
+    page.locator(".near button").first.wait_for()
+
+
 def wait_for_place(page: Any) -> None:
     page.locator(".kinds li").first.wait_for()
 
@@ -53,6 +58,7 @@ class Shot:
 
 SHOTS = (
     Shot("page-recommendations", "recommendations?user={user}"),
+    Shot("page-details", "recommendations?user={user}&filters=1", open_details),
     Shot("page-person", "person", answer_some),
     Shot("page-map", "map?user={user}", wait_for_place),
     Shot("page-model", "model"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 
 import pytest
 from cli.program import tastespace
@@ -11,8 +10,6 @@ from cli.program import tastespace
 from tastespace import ALS, DampedBias, load, random_split, save
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
-
-pytestmark = pytest.mark.skipif(find_spec("plotly") is None, reason="needs the extra plot")
 
 
 def run(*arguments, code=0, **where):

@@ -26,8 +26,8 @@
     let method = state.method === "pca" ? "pca" : "tsne";
     const sea = make("div", { class: "sea" });
     const card = make("section", { class: "panel pinned", "aria-label": "Chosen item", hidden: true });
-    const facts = make("p", { class: "quiet small" });
-    const legend = make("ul", { class: "kinds" });
+    const facts = make("p", { class: "quiet small map-facts" });
+    const legend = make("ul", { class: state.user ? "kinds for-one" : "kinds" });
     const likes = make("p", { class: "small", id: "whereabouts" });
     const high = make("div", { class: "filter", role: "group", "aria-label": "Highlight" });
     const least = make("div", { class: "filter" });
@@ -116,6 +116,7 @@
     const drawPerson = async () => {
       const mine = ++sought;
       legend.replaceChildren();
+      legend.classList.toggle("for-one", Boolean(state.user));
       likes.textContent = "";
       person = null;
       shown?.mark(new Map());
