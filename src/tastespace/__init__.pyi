@@ -63,6 +63,7 @@ from tastespace.models.baselines.mixtures import UserMixture as UserMixture
 from tastespace.models.baselines.profile import ContentProfile as ContentProfile
 from tastespace.models.composed.blend import Blend as Blend
 from tastespace.models.composed.co_clusters import CoClusters as CoClusters
+from tastespace.models.composed.deep_knn import DeepKNN as DeepKNN
 from tastespace.models.composed.joint import Joint as Joint
 from tastespace.models.deep.autorec import AutoRec as AutoRec
 from tastespace.models.deep.autorec import SparseFC as SparseFC

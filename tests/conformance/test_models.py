@@ -22,6 +22,7 @@ from tastespace.models import (
     CoClusters,
     ContentProfile,
     DampedBias,
+    DeepKNN,
     GlobalMean,
     ImplicitALS,
     ItemKNN,
@@ -454,6 +455,22 @@ class TestCoClusters(RecommenderConformance):
 
     def make(self, **parameters):
         return CoClusters(n_factors=4, n_neighbors=6, **parameters)
+
+
+class TestDeepKNN(RecommenderConformance):
+    explanations_add_up = False  # a rating also decides who is similar
+
+    def make(self, **parameters):
+        return DeepKNN(n_features=6, n_factors=4, epochs=5, n_neighbors=10, **parameters)
+
+
+@pytest.mark.deep
+class TestAutoencoderKNN(RecommenderConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        ways = {"features": "autoencoder", "n_features": 4, "n_hidden": 10, "epochs": 60, "bandwidth": 0.1}
+        return DeepKNN(n_factors=4, n_neighbors=5, **ways, **parameters)
 
 
 class TestUserMixture(RecommenderConformance):

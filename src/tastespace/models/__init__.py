@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tastespace import CoClusters as CoClusters
     from tastespace import ContentProfile as ContentProfile
     from tastespace import DampedBias as DampedBias
+    from tastespace import DeepKNN as DeepKNN
     from tastespace import EmpiricalBayes as EmpiricalBayes
     from tastespace import GlobalMean as GlobalMean
     from tastespace import ImplicitALS as ImplicitALS
@@ -80,6 +81,7 @@ MODELS = ModelTable(
         "autorec": "deep.autorec:AutoRec",
         "sparse-fc": "deep.autorec:SparseFC",
         "rbm": "deep.rbm:RBM",
+        "deep-knn": "composed.deep_knn:DeepKNN",
         "co-clusters": "composed.co_clusters:CoClusters",
         "mixture": "baselines.mixtures:UserMixture",
         "plsa": "baselines.mixtures:PLSA",
