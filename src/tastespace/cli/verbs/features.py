@@ -1,13 +1,16 @@
-"""`tastespace features`: what is known of users and items in a model, and how much of them it explains."""
+"""`tastespace features`: learn features from ratings; what is known in a model, and how much of it that explains."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from tastespace import artifact
+from typer import Option
+
+from tastespace import artifact, storage
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model
+from tastespace.cli.options import Json, Model, RatingsFile, ReadOptions, Threads, observe, reads
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.results import FeatureImportance
 
@@ -64,4 +67,50 @@ def _rows(importance: FeatureImportance) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-VERBS: dict[str, Callable[..., None]] = {"show": show}
+@reads("user", "item", "rating", "time", "separator", "header", "duplicates", "bad_lines")
+def fit(
+    ratings: RatingsFile,
+    out: Annotated[Path, Option("--out", "-o", help="Parquet file to write the features to.")],
+    side: Annotated[Literal["users", "items"], Option(help="Whose features.")] = "users",
+    method: Annotated[
+        Literal["autoencoder", "rbm", "dbn"], Option(help="What learns them; an autoencoder needs PyTorch.")
+    ] = "rbm",
+    of: Annotated[
+        Literal["ratings", "pattern"],
+        Option(help="From ratings, filled where there are none, or from which there are: only these may go into fit."),
+    ] = "ratings",
+    n_features: Annotated[int, Option(help="Numbers for each.", min=1)] = 64,
+    epochs: Annotated[int, Option(help="Passes over the ratings, at most.", min=1)] = 50,
+    seed: Annotated[int | None, Option(help="Same seed, same features.", show_default=False)] = None,
+    *,
+    reading: ReadOptions,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Learn features of users or items from ratings by a network, and write them to a file."""
+    from tastespace import deep
+
+    if out.suffix != ".parquet":
+        raise InvalidParameterError(f"--out is {out}; expected a name that ends in .parquet")
+    observed = observe(ratings, reading)[0]
+    with console.progress() as observer:
+        found = deep.features(
+            observed,
+            side=side,
+            method=method,
+            of=of,
+            n_features=n_features,
+            epochs=epochs,
+            seed=seed,
+            threads=threads,
+            observer=observer,
+        )
+    storage.write_table(out, found)
+    content = {"out": str(out), "side": side, "method": method, "of": of, "n": found.height, "n_features": n_features}
+    lines = [f"{found.height:,} {side} with {n_features:,} features each, written to {out}"]
+    if of == "pattern":
+        lines.append(f"next: tastespace fit {ratings} --out MODEL --{side.removesuffix('s')}-features {out}")
+    console.print_result(json, content, *lines)
+
+
+VERBS: dict[str, Callable[..., None]] = {"fit": fit, "show": show}

@@ -34,6 +34,7 @@ from tastespace.models.neighbors.knn import Histories, Rule, UserNeighbours, sha
 from tastespace.networks.autoencoder import Autoencoder, train_autoencoder
 from tastespace.networks.backend import torch_for
 from tastespace.networks.dbn import DBN, train_dbn
+from tastespace.networks.inputs import Rows
 from tastespace.networks.rbm import RBM, train_rbm
 from tastespace.parameters import Choice, Range, check_int, check_number
 from tastespace.progress import Observer
@@ -76,7 +77,7 @@ class FilledRows:
 
 
 def learn_network(
-    method: Method, rows: FilledRows, n_hidden: int, n_features: int, epochs: int, rng: Generator, observer: Observer
+    method: Method, rows: Rows, n_hidden: int, n_features: int, epochs: int, rng: Generator, observer: Observer
 ) -> Any:
     """The network that gives rows their features; None for those of the filled matrix itself."""
     ways: dict[str, Any] = {"rng": rng, "epochs": epochs, "observer": observer}
@@ -87,7 +88,7 @@ def learn_network(
     return train_dbn(rows, [n_hidden, n_features], **ways) if method == "dbn" else None
 
 
-def encoded(network: Any, rows: FilledRows) -> FloatMatrix:
+def encoded(network: Any, rows: Rows) -> FloatMatrix:
     """The features of rows; without a network the rows themselves."""
     if network is None:
         return rows.take(np.arange(rows.shape[0], dtype=np.int32))
