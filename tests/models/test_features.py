@@ -245,6 +245,19 @@ def test_items_that_nobody_has_rated_are_predicted_by_their_features(described):
     )
 
 
+def test_policies_treat_cold_items_by_what_is_unknown_of_them(described):
+    """Curious lists show them, cautious ones do not, and the expected rating is in between."""
+    model, _, kinds, *_ = described
+    extended = model.with_items({item: cells for item, cells in kinds.items() if item >= 100})
+
+    def share(policy):
+        found = extended.recommend(list(range(60)), 20, policy=policy, include_seen=True)
+        return float(np.mean(found.item_ids.to_numpy() >= 100))
+
+    of_all = 20 / 120
+    assert share("cautious") < 0.02 < share("best") < of_all < share("curious")
+
+
 def test_new_users_are_predicted_by_their_features(described):
     model, ratings, _, jobs, _ = described
     is_cold = (ratings.item_ids().to_numpy() < 100) & (ratings.user_ids().to_numpy() >= 180)
