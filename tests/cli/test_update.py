@@ -40,9 +40,10 @@ def folder(tmp_path_factory):
     table.filter(~late).write_csv(folder / "ratings.csv")
     table.filter(late).write_csv(folder / "many.csv")
     (folder / "few.csv").write_text("user,item,rating\n0,0,3\nann,0,3.5\nann,1,2.5\nann,39,3\n")
-    rows = "\n".join(f"{k},Film {k}" for k in range(40))
-    (folder / "items.csv").write_text(f"id,title\n{rows}\n")
-    ratings = read(folder / "ratings.csv", items=folder / "items.csv")
+    rows = [f"{k},Film {k}" for k in range(40)]
+    (folder / "old-items.csv").write_text("\n".join(["id,title", *rows[:37]]))
+    (folder / "items.csv").write_text("\n".join(["id,title", *rows]))
+    ratings = read(folder / "ratings.csv", items=folder / "old-items.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         save(BPMF(n_factors=2, warmup=5, draws=5, thin=1, seed=0).fit(ratings), folder / "bpmf")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from models.updating.world import KINDS, N_ITEMS, N_NEW, fitted, parts, updated, world
+from models.updating.world import KINDS, N_ITEMS, N_NEW, SMALL, fitted, parts, silently, updated, world
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import BPMF, Ratings, load, save
@@ -201,3 +201,27 @@ def test_an_item_without_ratings_is_drawn_from_the_population(model):
     covariance[:2, :2], covariance[2, 2] = np.linalg.inv(population.precision), 1 / population.bias_precision
     drawn = after.posterior_.draws.items[-1].astype(np.float64)
     assert worst(drawn, np.append(population.mean, population.bias_mean), covariance) < BEYOND
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "uneven", "ordinal"])
+def test_items_that_nobody_had_rated_at_the_fit_learn_from_their_first_ratings(kind):
+    """They were in the catalogue, but nothing had been learned of them: no less new than others."""
+    old, news = parts(kind)
+    described = old.with_items({item: {"title": f"Film {item}"} for item in range(N_ITEMS)})
+    assert described.n_items == N_ITEMS
+    before = silently(lambda: BPMF(**SMALL | KINDS[kind] | {"draws": 40}).fit(described))
+    assert before.seen_.learned_items == N_ITEMS - N_NEW
+    after = updated(before, news, sweeps=0)
+    plain = updated(fitted(kind, draws=40), news, sweeps=0)
+    assert after.news_.of_new_items == plain.news_.of_new_items > 0
+    _, truth = world(kind)
+    rated = set(zip(news.user_ids().to_list(), news.item_ids().to_list(), strict=True))
+    new = range(N_ITEMS - N_NEW, N_ITEMS)
+    pairs = [(user, item) for user in old.users.ids for item in new if (user, item) not in rated]
+    users, items = (np.array(side) for side in zip(*pairs, strict=True))
+    one, two = (model.predict(users, items).mean for model in (after, plain))
+    assert np.corrcoef(one, truth[users, items])[0, 1] > 0.6
+    assert np.corrcoef(one, two)[0, 1] > 0.9
+    # Without news of them they stay.
+    nothing = updated(before, old, sweeps=0)
+    assert_array_equal(nothing.posterior_.draws.items, before.posterior_.draws.items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,7 @@ from tastespace.data.formats.layout import Layout
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import InvalidParameterError, warn
+from tastespace.errors import DataWarning, InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.metrics.rating import rmse
 from tastespace.evaluation.report import Report
@@ -509,7 +510,9 @@ def update(
         raise InvalidParameterError(f"--sweeps is {sweeps!r}; expected a whole number of at least 0, or auto")
     artifact.check_writable(out)
     recommender = artifact.load(model).set_params(threads=threads)
-    new, _ = options.observe(new_ratings, reading)
+    with warnings.catch_warnings():  # Most of what describes items is of those that the model knows.
+        warnings.filterwarnings("ignore", ".*of the described items have no ratings", DataWarning)
+        new, _ = options.observe(new_ratings, reading)
     began = time.perf_counter()
     with console.progress() as observer:
         updated = recommender.update(new, sweeps="auto" if sweeps == "auto" else int(sweeps), observer=observer)

@@ -166,7 +166,7 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self.seen_ = seen or updates.TrainingSummary(len(observed), observed.n_users, observed.n_items)
+        self.seen_ = seen or updates.TrainingSummary.of(observed)
         self.news_: updates.UpdateSummary | None = None  # the effect of an update
         self.index_: StoredIndex | None = None  # the index chosen for these items
         self.choice_: Mapping[str, Any] | None = None  # why this model was chosen automatically; None if it was not

@@ -177,9 +177,12 @@ def _learned(draws: ItemDraws) -> Likelihood[Any]:
 def with_new_items(
     posterior: DrawsPosterior, observed: Ratings, n_learned: int, dtype: Any, seed: int, threads: int
 ) -> DrawsPosterior:
-    """The posterior with draws of all items of the ratings; those beyond the first `n_learned` are drawn again."""
+    """The posterior with draws of all items of the ratings; those beyond the first `n_learned` are drawn again.
+
+    Unless all of them have draws, and still no ratings.
+    """
     draws = posterior.draws
-    if observed.n_items == n_learned:
+    if observed.n_items == len(draws.items) and not (observed.item_rows >= n_learned).any():
         return posterior
     n_draws, width = draws.items.shape[1:]
     of_items, of_raters, raters = _new_ratings(observed, n_learned)
