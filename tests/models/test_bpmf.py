@@ -11,11 +11,11 @@ from reference.small_story import sampler_of
 from scipy import stats
 
 from tastespace import BPMF, Gaussian, Ratings, load, save
+from tastespace.data import csr
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
 from tastespace.models.base.posterior import Pairs, People
-from tastespace.models.factorization import rows
 from tastespace.models.factorization.gibbs.posterior import evidence
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
@@ -374,7 +374,7 @@ def test_likeness_does_not_depend_on_the_coordinates(fitted):
 
 def test_the_noise_of_a_block_is_made_without_the_others(monkeypatch):
     """By a generator of its own, keyed by the chain, and how many blocks came before."""
-    monkeypatch.setattr(rows, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(csr, "BLOCK_ROWS", 4)
     rng = generator(3)
     first, second = (row_noise(rng, 10, 2, np.float32, has_bias=True) for _ in range(2))
     assert not np.isclose(first[0], second[0]).any()
@@ -384,7 +384,7 @@ def test_the_noise_of_a_block_is_made_without_the_others(monkeypatch):
 
 
 def test_sums_over_rows_are_taken_block_by_block(monkeypatch):
-    monkeypatch.setattr(rows, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(csr, "BLOCK_ROWS", 4)
     points = Factors(generator(1).standard_normal((11, 3)), generator(2).standard_normal(11))
     moments = points.moments
     np.testing.assert_allclose(moments.gram, points.factors.T @ points.factors, rtol=1e-12)
@@ -397,7 +397,7 @@ def test_sums_over_rows_are_taken_block_by_block(monkeypatch):
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
 def test_many_blocks_are_the_same_for_any_number_of_threads(ratings, likelihood, monkeypatch):
     whole = BPMF(**SMALL, likelihood=likelihood).fit(ratings)
-    monkeypatch.setattr(rows, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(csr, "BLOCK_ROWS", 7)
     one, two = (BPMF(**{**SMALL, "threads": n}, likelihood=likelihood).fit(ratings) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior_.draws.items, two.posterior_.draws.items)
     assert (one.posterior_.draws.items != whole.posterior_.draws.items).any()  # blocks have noise of their own

@@ -38,7 +38,7 @@ class NoProposalRatio(Ordinal):
     """Always accepted: as if the proposal were the posterior."""
 
     def settle(self, users, noise, rng):
-        grid = cut_points.ScoreGrid.of(users.scores(), users.side.targets, self.edges, 1)
+        grid = cut_points.ScoreGrid.of(users.side, users.scores(), self.edges, 1)
         return CutPoints(1.0, cut_points.cuts_at(cut_points.propose(grid).draw(rng)))
 
 
@@ -87,10 +87,14 @@ def test_broken_moves_do_not_keep_it(twin, n, moves):
     assert p_value_of_normals(moved_cuts(twin(LEVELS), n, moves)) < 1e-8
 
 
+def of_one_row(values):
+    return RatingBlock(np.array([0, len(values)]), np.zeros(len(values), np.int32), values)
+
+
 def test_the_grid_gives_the_sums_over_all_ratings(rng):
     score, cuts = rng.normal(0.3, 1.2, 5000), np.array([-1.0, 0.2, 1.7])
     values = np.searchsorted(cuts, score + rng.standard_normal(5000)).astype(np.float64)
-    grid = cut_points.ScoreGrid.of(score, values, np.array([0.5, 1.5, 2.5]), 1)
+    grid = cut_points.ScoreGrid.of(of_one_row(values), score, np.array([0.5, 1.5, 2.5]), 1)
     exact = cut_points.log_probabilities(score, cuts)[values.astype(int), np.arange(5000)].sum()
     assert grid.log_likelihood(cuts) == pytest.approx(exact, abs=1e-4)
     np.testing.assert_allclose(grid.counts, np.bincount(values.astype(int)), atol=1e-8)
@@ -107,7 +111,7 @@ def test_cut_points_of_a_million_ratings_move(rng):
     n, cuts = 1_000_000, np.array([-1.5, -0.5, 0.6, 1.8])
     score = rng.standard_normal(n)
     values = 1.0 + np.searchsorted(cuts, score + rng.standard_normal(n))
-    grid = cut_points.ScoreGrid.of(score, values, np.array([1.5, 2.5, 3.5, 4.5]), 1)
+    grid = cut_points.ScoreGrid.of(of_one_row(values), score, np.array([1.5, 2.5, 3.5, 4.5]), 1)
     here, drawn = cuts, []
     for _ in range(200):
         here = cut_points.draw_cuts(grid, here, rng)

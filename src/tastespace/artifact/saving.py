@@ -447,7 +447,10 @@ def _read_by_user(file: Path, n_users: int, n_items: int) -> CSR:
     times = arrays.pop("times", None)
     if any(array.ndim != 1 for array in arrays.values()):
         raise ValueError("the ratings have the wrong dimensions")
-    by_user = CSR(**arrays, times=None if times is None else times.view("datetime64[s]"))
+    if arrays.keys() != {"offsets", "columns", "values"}:
+        raise ValueError(f"the ratings have the arrays {', '.join(sorted(arrays))}; expected offsets, columns, values")
+    parts = arrays["offsets"], arrays["columns"], arrays["values"]
+    by_user = CSR(*parts, None if times is None else times.view("datetime64[s]"))
     n = len(by_user.columns)
     types = [by_user.offsets.dtype, by_user.columns.dtype, by_user.values.dtype]
     times_fit = times is None or (times.dtype == np.int64 and len(times) == n)

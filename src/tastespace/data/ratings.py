@@ -275,15 +275,15 @@ class Ratings:
 
     @cached_property
     def mean(self) -> float:
-        return float(self.values.mean(dtype=np.float64))
+        values = self.by_user.values
+        return self.by_user.total(lambda entries: values[entries]) / len(self)
 
     @cached_property
     def standard_deviation(self) -> float:
         if self.range[0] == self.range[1]:  # Exactly: the mean of many equal numbers may miss them by a rounding error.
             return 0.0
-        # In parts: the deviations of all ratings in double would take as much room as the ratings themselves.
-        parts = np.array_split(self.values, max(1, len(self) >> 20))
-        squares = sum(float(np.sum((part.astype(np.float64) - self.mean) ** 2)) for part in parts)
+        values, mean = self.by_user.values, self.mean
+        squares = self.by_user.total(lambda entries: (values[entries].astype(np.float64) - mean) ** 2)
         return float(np.sqrt(squares / len(self)))
 
     @cached_property

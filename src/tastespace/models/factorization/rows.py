@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray
-from tastespace.data.csr import CSR
+from tastespace.data.csr import CSR, Grouped, Part, row_blocks
 from tastespace.errors import NonFiniteStateError
 
 if TYPE_CHECKING:
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from tastespace.inference.transition import Stats
     from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 
-BLOCK_ROWS = 4096  # rows per block, with one generator for their noise and one sum
 WHERE_IT_PAYS = -1  # rows with few ratings are drawn by solving a system of that size
 
 
 @dataclass(frozen=True, eq=False)
-class RatingBlock:
+class RatingBlock(Grouped):
     """Ratings grouped by the rows to be solved; inner products are fitted to (targets - offset) / scale.
 
     The kernel takes offset and scale with each rating: a hundred million are not copied for them.
@@ -43,12 +42,12 @@ class RatingBlock:
     column_weights: AnyFloats | None = None  # one per row of the other side, times the weights
     offset: float = 0.0
     scale: float = 1.0
+    part: Part | None = None  # where these rows belong; None if they are all
 
     @classmethod
     def of(cls, ratings: CSR, dtype: Any, offset: float, scale: float = 1.0) -> RatingBlock:
-        return cls(
-            ratings.offsets, ratings.columns, np.ascontiguousarray(ratings.values, dtype), offset=offset, scale=scale
-        )
+        values = np.ascontiguousarray(ratings.values, dtype)
+        return cls(ratings.offsets, ratings.columns, values, offset=offset, scale=scale, part=ratings.part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ class Factors:
         """These rows, with those of a mask replaced by the average of others."""
         return self.where(~where, others.average) if where.any() else self
 
-    def masked(self, keep: BoolArray | IntArray) -> Factors:
+    def masked(self, keep: BoolArray | IntArray | slice) -> Factors:
         """Some of the rows, by a mask or their places."""
         return Factors(self.factors[keep], None if self.bias is None else self.bias[keep])
 
@@ -122,6 +121,14 @@ class RowPrior:
     scale: AnyFloats | None = None  # n
     ridge: AnyFloats | None = None  # n: added to the precision of every factor
     bias_linears: AnyFloats | None = None  # n: in place of bias_linear, where rows have means of their own
+
+    def of_rows(self, rows: slice) -> RowPrior:
+        """The prior of some of the rows."""
+        linear = self.linear if len(self.linear) == 1 else self.linear[rows]
+        scale, ridge, biases = (
+            None if array is None else array[rows] for array in (self.scale, self.ridge, self.bias_linears)
+        )
+        return replace(self, linear=linear, scale=scale, ridge=ridge, bias_linears=biases)
 
 
 def kernel_arguments(side: RatingBlock, other: Factors, prior: RowPrior, out: Factors) -> dict[str, Any]:
@@ -153,6 +160,15 @@ class Solved:
     minimum: DoubleArray  # n
     squares: DoubleArray | None = None  # n: weighted squared errors at the new points, if they were drawn
 
+    def gathered(self, part: Part) -> Solved:
+        """All rows of the side, from those that are here."""
+        own = (self.points.factors, self.points.bias, self.minimum, self.squares)
+        found = iter(part.gather(*(array for array in own if array is not None)))
+        factors, bias, minimum, squares = (None if array is None else next(found) for array in own)
+        assert factors is not None
+        assert minimum is not None
+        return Solved(Factors(factors, bias), minimum, squares)
+
 
 def solve_rows(
     side: RatingBlock,
@@ -172,7 +188,7 @@ def solve_rows(
     y_k the scaled target and r the ridge.
     """
     n_rows, n_factors = len(side.offsets) - 1, other.factors.shape[1]
-    dtype = other.factors.dtype
+    dtype, prior = other.factors.dtype, prior.of_rows(side.here)
     has_bias = other.bias is not None
     solved = Solved(
         Factors(np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None),
@@ -194,10 +210,11 @@ def solve_rows(
     )
     if failed >= 0:
         raise NonFiniteStateError(
-            f"the {name} update failed at row {failed}: its precision matrix is not positive definite; expected finite "
-            "ratings of ordinary size; try precision='float64' (and for ALS a larger regularization)"
+            f"the {name} update failed at row {side.here.start + failed}: its precision matrix is not positive "
+            "definite; expected finite ratings of ordinary size; try precision='float64' (and for ALS a larger "
+            "regularization)"
         )
-    return solved
+    return solved if side.part is None else solved.gathered(side.part)
 
 
 Axis = Literal["user", "item"]
@@ -220,12 +237,13 @@ class GivenRows:
 
     def scores(self, offset: float = 0.0) -> AnyFloats:
         """The scores of each rating at the current rows."""
-        return row_scores(self.side, self.rows, self.other, offset, self.threads)
+        return row_scores(self.side, self.rows.masked(self.side.here), self.other, offset, self.threads)
 
     def responding(self, targets: AnyFloats, offset: float, weights: AnyFloats | None = None) -> GivenRows:
         """The same with latent responses for the ratings, around offset + score, of precision 1 times the weights."""
         side = self.side
-        return replace(self, side=RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=offset))
+        block = RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=offset, part=side.part)
+        return replace(self, side=block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,42 +292,40 @@ class NormalRows:
 NORMAL_ROWS = NormalRows()
 
 
-def row_blocks(n_rows: int) -> list[slice]:
-    """Blocks of rows, the last of which may be smaller."""
-    return [slice(first, min(first + BLOCK_ROWS, n_rows)) for first in range(0, n_rows, BLOCK_ROWS)]
-
-
 def sum_of_rows(values: AnyFloats) -> float:
     """Sum over rows block by block, in their order: the same wherever the blocks were computed."""
     return float(sum(float(values[block].sum()) for block in row_blocks(len(values))))
 
 
 def row_noise(
-    rng: Generator, n_rows: int, n_factors: int, dtype: Any, *, has_bias: bool
+    rng: Generator, n_rows: int, n_factors: int, dtype: Any, *, has_bias: bool, here: slice | None = None
 ) -> tuple[AnyFloats, AnyFloats | None]:
-    """Standard normals for the factors of rows and, if there are any, their biases.
+    """Standard normals for the factors of rows and, if there are any, their biases; of the rows `here`, or of all.
 
     Each block of rows has a child of the chain's generator. Children are counted, and every sweep has as many, so that
     one is keyed by (seed, chain, sweep, side, block): the noise of a block can be generated without the others.
     """
-    noise, bias_noise = np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None
-    blocks = row_blocks(n_rows)
+    here = slice(0, n_rows) if here is None else here
+    n_here, blocks = here.stop - here.start, row_blocks(n_rows)
+    noise, bias_noise = np.empty((n_here, n_factors), dtype), np.empty(n_here, dtype) if has_bias else None
     for block, own in zip(blocks, rng.spawn(len(blocks)), strict=True):
-        noise[block] = own.standard_normal((block.stop - block.start, n_factors), dtype)
+        if not here.start <= block.start < here.stop:
+            continue
+        place = slice(block.start - here.start, block.stop - here.start)
+        noise[place] = own.standard_normal((block.stop - block.start, n_factors), dtype)
         if bias_noise is not None:
-            bias_noise[block] = own.standard_normal(block.stop - block.start, dtype)
+            bias_noise[place] = own.standard_normal(block.stop - block.start, dtype)
     return noise, bias_noise
 
 
 def draw_rows(given: GivenRows, prior: RowPrior, rng: Generator) -> tuple[Factors, DoubleArray]:
     """Rows of one side drawn given the other, and their squared errors."""
     side, other, own = given.side, given.other, given.row_precision
-    noise, bias_noise = row_noise(
-        rng, len(side.offsets) - 1, other.factors.shape[1], other.factors.dtype, has_bias=other.bias is not None
-    )
+    shape = side.n_rows, other.factors.shape[1], other.factors.dtype
+    noise, bias_noise = row_noise(rng, *shape, has_bias=other.bias is not None, here=side.here)
     if own is not None:
         # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.
-        prior, root = replace(prior, scale=1 / own), np.sqrt(own)
+        prior, root = replace(prior, scale=1 / own), np.sqrt(own[side.here])
         noise /= root[:, None]
         bias_noise = None if bias_noise is None else bias_noise / root
     name, threads = given.axis, given.threads

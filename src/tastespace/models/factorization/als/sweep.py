@@ -135,15 +135,15 @@ class AlternatingLeastSquares:
 
     @cached_property
     def user_prior(self) -> RowPrior:
-        return self.penalty.prior("users", self.n_factors, np.diff(self.by_user.offsets), self.by_user.targets.dtype)
+        return self.penalty.prior("users", self.n_factors, self.by_user.side_counts, self.by_user.targets.dtype)
 
     @cached_property
     def item_prior(self) -> RowPrior:
-        return self.penalty.prior("items", self.n_factors, np.diff(self.by_item.offsets), self.by_item.targets.dtype)
+        return self.penalty.prior("items", self.n_factors, self.by_item.side_counts, self.by_item.targets.dtype)
 
     def init(self, rng: Generator) -> ALSState:
         """Small random users (zero would be a fixed point); the first half-sweep places the items."""
-        n_users, n_items = len(self.by_user.offsets) - 1, len(self.by_item.offsets) - 1
+        n_users, n_items = self.by_user.n_rows, self.by_item.n_rows
         width, dtype = self.n_factors, self.by_user.targets.dtype
         users = (rng.standard_normal((n_users, width), np.float32) * np.float32(self.start_sd)).astype(dtype)
         of_users, of_items = (np.zeros(n, dtype) if self.has_biases else None for n in (n_users, n_items))

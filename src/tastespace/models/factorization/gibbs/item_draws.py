@@ -433,16 +433,15 @@ def trace_of(
 
 
 def _unrated_pairs(observed: Ratings, rng: Generator) -> tuple[IntArray, IntArray]:
-    by_user = observed.by_user
-    user_rows, item_rows = np.empty(PAIRS, np.int32), np.empty(PAIRS, np.int32)
-    for place in range(PAIRS):
-        for _ in range(TRIES):
-            user = int(observed.user_rows[rng.integers(len(observed))])
-            item = int(observed.item_rows[rng.integers(len(observed))])
-            if item not in by_user.columns[by_user.offsets[user] : by_user.offsets[user + 1]]:
-                break
-        user_rows[place], item_rows[place] = user, item
-    return user_rows, item_rows
+    def drawn(side: CSR) -> IntArray:
+        places = rng.integers(side.n_entries, size=PAIRS * TRIES)
+        return np.searchsorted(np.cumsum(side.side_counts), places, side="right").astype(np.int32)
+
+    user_rows, item_rows = drawn(observed.by_user), drawn(observed.by_item)
+    is_rated = observed.by_user.contains(user_rows, item_rows).reshape(PAIRS, TRIES)
+    # The first unrated one; where there is none, the first.
+    wanted = np.arange(PAIRS) * TRIES + np.argmin(is_rated, axis=1)
+    return user_rows[wanted], item_rows[wanted]
 
 
 def aligned(observed: Ratings, held_out: Ratings | None) -> tuple[IntArray, IntArray, FloatArray]:

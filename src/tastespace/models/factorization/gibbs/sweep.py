@@ -138,7 +138,7 @@ class GibbsSweep:
         model = self.model
 
         def points(side: RatingBlock) -> Factors:
-            n = len(side.offsets) - 1
+            n = side.n_rows
             factors = (START_SD * rng.standard_normal((n, model.n_factors))).astype(model.dtype)
             return Factors(factors, np.zeros(n, model.dtype) if model.has_biases else None)
 

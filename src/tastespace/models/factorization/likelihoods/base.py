@@ -14,7 +14,7 @@ users with the same ratings get the same answer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -61,7 +61,7 @@ class Observations:
         return cls(RatingBlock.of(ratings.by_user, dtype, offset, scale), by_item)
 
     def __len__(self) -> int:
-        return len(self.by_user.columns)
+        return self.by_user.n_entries
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,13 +281,20 @@ def likelihood_of(given: Any) -> Likelihood[Any]:
 def squared_errors(side: RatingBlock, rows: Factors, other: Factors) -> DoubleArray:
     """Sum the squared errors of each row, in double if the factors are."""
     standard = (side.targets.astype(np.float64) - side.offset) / side.scale
-    errors = standard - row_scores(side, rows, other).astype(np.float64)
+    errors = standard - row_scores(side, rows.masked(side.here), other).astype(np.float64)
     weights = 1.0 if side.column_weights is None else side.column_weights[side.columns].astype(np.float64)
-    return row_sums(side, weights * errors**2)
+    return side.gathered(row_sums(side, weights * errors**2))
+
+
+def block_keys(side: RatingBlock, rng: Generator) -> Iterator[tuple[slice, int]]:
+    """The ratings of each block of rows that is here, with the key of its random numbers."""
+    keys = rng.integers(1 << 63, size=side.n_blocks).tolist()
+    for place, (_, entries) in enumerate(side.blocks(), side.first_block):
+        yield entries, keys[place]
 
 
 def row_sums(side: RatingBlock, values: DoubleArray) -> DoubleArray:
-    """Sum values of ratings by row, 0 for rows without ratings."""
+    """Sum values of these ratings by row, 0 for rows without ratings."""
     of_rows = np.repeat(np.arange(len(side.offsets) - 1), np.diff(side.offsets))
     return np.bincount(of_rows, values, minlength=len(side.offsets) - 1).astype(np.float64)
 

@@ -136,4 +136,5 @@ class Binary(Likelihood[Noise]):
 
     def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: Noise) -> float:
         scores = users.scores(self._offset).astype(np.float64)
-        return float(self.log_chance(np.where(users.side.targets > EDGE, scores, -scores)).sum())
+        logs = self.log_chance(np.where(users.side.targets > EDGE, scores, -scores))
+        return users.side.total(lambda entries: logs[entries])

@@ -22,6 +22,7 @@ from numpy.random import Generator
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.errors import NonFiniteStateError
+from tastespace.models.factorization.rows import RatingBlock
 
 FIRST_CUT_SD = 2.0
 LOG_GAP_MEAN, LOG_GAP_SD = -0.5, 1.0
@@ -40,17 +41,24 @@ class ScoreGrid:
     weights: DoubleArray  # K x m
 
     @classmethod
-    def of(cls, scores: AnyFloats, values: AnyFloats, edges: AnyFloats, threads: int) -> ScoreGrid:
-        low, high = (float(scores.min()), float(scores.max())) if len(scores) else (0.0, 0.0)
+    def of(cls, side: RatingBlock, scores: AnyFloats, edges: AnyFloats, threads: int) -> ScoreGrid:
+        """The grid of these scores of the ratings of a side, filled block by block."""
+        own = np.array([[scores.min(), scores.max()]] if len(scores) else [], np.float64).reshape(-1, 2)
+        ends = side.gathered(own)
+        low, high = (float(ends[:, 0].min()), float(ends[:, 1].max())) if len(ends) else (0.0, 0.0)
         n_nodes = int((high - low) / STEP) + 5 if np.isfinite(high - low) else MOST_NODES + 1
         if n_nodes > MOST_NODES:
             raise NonFiniteStateError(
                 f"scores reach from {low:g} to {high:g}; expected some units of the noise, whose standard deviation is "
                 "1: try start='random' or precision='float64'"
             )
-        weights, first = np.empty((len(edges) + 1, n_nodes)), low - 2 * STEP
-        if _native.bin_scores(scores, values, edges, first, STEP, weights, threads) >= 0:
-            raise NonFiniteStateError("a score became NaN; expected finite numbers: try precision='float64'")
+        filled, first = [], low - 2 * STEP
+        for _, entries in side.blocks():
+            weights = np.empty((len(edges) + 1, n_nodes))
+            if _native.bin_scores(scores[entries], side.targets[entries], edges, first, STEP, weights, threads) >= 0:
+                raise NonFiniteStateError("a score became NaN; expected finite numbers: try precision='float64'")
+            filled.append(weights)
+        weights = side.gathered(np.array(filled).reshape(-1, len(edges) + 1, n_nodes)).sum(axis=0)
         nodes: DoubleArray = first + STEP * np.arange(n_nodes, dtype=np.float64)
         return cls(nodes, weights)
 

@@ -104,7 +104,7 @@ class Gaussian(NormalNoise[base.Noise]):
     def learn(self, given: GivenRows, squares: DoubleArray, noise: base.Noise, rng: Generator) -> base.Noise:
         if given.axis == "item" or self.prior is None:
             return noise
-        return base.Noise(self.prior.posterior(len(given.side.columns), sum_of_rows(squares)).draw(rng))
+        return base.Noise(self.prior.posterior(given.side.n_entries, sum_of_rows(squares)).draw(rng))
 
     def simulate(self, scores: DoubleArray, where: Ratings, noise: base.Noise, rng: Generator) -> DoubleArray:
         simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5
@@ -116,7 +116,7 @@ class Gaussian(NormalNoise[base.Noise]):
             return -inf
         prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
         total = sum_of_rows(base.squared_errors(users.side, users.rows, users.other) if squares is None else squares)
-        return prior + (len(users.side.columns) * log(alpha / (2 * pi)) - alpha * total) / 2
+        return prior + (users.side.n_entries * log(alpha / (2 * pi)) - alpha * total) / 2
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         alpha = float(draws.alpha[s])

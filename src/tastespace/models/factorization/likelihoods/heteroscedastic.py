@@ -20,14 +20,14 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, contiguous
-from tastespace.data.csr import CSR
+from tastespace.data.csr import CSR, row_blocks
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.inference.transition import Stats
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
-from tastespace.models.factorization.rows import Axis, GivenRows, row_blocks, sum_of_rows
+from tastespace.models.factorization.rows import Axis, GivenRows, sum_of_rows
 from tastespace.randomness import generator
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
     name: ClassVar[str] = "heteroscedastic"
 
     def init(self, observed: base.Observations) -> RowPrecisions:
-        users, items = (np.ones(len(side.offsets) - 1) for side in (observed.by_user, observed.by_item))
+        users, items = (np.ones(side.n_rows) for side in (observed.by_user, observed.by_item))
         return RowPrecisions(self.first_alpha(), users, items, FIRST_CONCENTRATION, FIRST_CONCENTRATION)
 
     def sample(self, n_users: int, n_items: int, rng: Generator) -> RowPrecisions:
@@ -90,13 +90,13 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         return replace(given, side=side, alpha=noise.alpha, row_precision=own.astype(dtype))
 
     def learn(self, given: GivenRows, squares: DoubleArray, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
-        counts = np.diff(given.side.offsets)
+        counts = given.side.side_counts.astype(np.float64)
         if given.axis == "item":
             return replace(noise, items=draw_precisions(noise.item_concentration, counts, noise.alpha * squares, rng))
         users = draw_precisions(noise.user_concentration, counts, noise.alpha * squares, rng)
         if self.prior is None:
             return replace(noise, users=users)
-        alpha = self.prior.posterior(len(given.side.columns), sum_of_rows(users * squares)).draw(rng)
+        alpha = self.prior.posterior(given.side.n_entries, sum_of_rows(users * squares)).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
     def simulate(self, scores: DoubleArray, where: Ratings, noise: RowPrecisions, rng: Generator) -> DoubleArray:
@@ -107,10 +107,11 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         side = users.side
         if squares is None:
             squares = base.squared_errors(replace(side, column_weights=noise.items), users.rows, users.other)
-        n_rated = np.diff(side.offsets)
-        n_raters = np.bincount(side.columns, minlength=len(noise.items)).astype(np.float64)
+        n_rated = side.side_counts.astype(np.float64)
+        of_items = np.bincount(side.columns, minlength=len(noise.items))
+        n_raters = side.gathered(of_items[None]).sum(axis=0).astype(np.float64)
         # Sums, not matrix products: those depend on the threads of their library.
-        normal = len(side.columns) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
+        normal = side.n_entries * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
         normal += sum_of_rows(n_raters * np.log(noise.items)) - noise.alpha * sum_of_rows(noise.users * squares)
         prior = 0.0 if self.prior is None else self.prior.log_density(noise.alpha)
         prior += log_density_of(noise.users, noise.user_concentration)

@@ -67,7 +67,9 @@ class Logistic(Binary):
 
     def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
         weights = given.scores(self._offset)
-        _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, given.threads)
+        for entries, key in base.block_keys(given.side, rng):
+            own = weights[entries]
+            _native.draw_polya_gamma(own, key, own, given.threads)
         return given.responding((given.side.targets - weights.dtype.type(0.5)) / weights, self._offset, weights)
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:

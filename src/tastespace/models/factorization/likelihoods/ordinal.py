@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -90,8 +91,10 @@ class Ordinal(base.Likelihood[CutPoints]):
         return np.asarray((levels[1:] + levels[:-1]) / 2)
 
     def init(self, observed: base.Observations) -> CutPoints:
-        counts = np.bincount(np.searchsorted(self.edges, observed.by_user.targets), minlength=len(self._known))
-        return CutPoints(1.0, cut_points.likely_cuts(counts.astype(np.float64), 0.0, 1.0))
+        side, n_levels = observed.by_user, len(self._known)
+        own = np.bincount(np.searchsorted(self.edges, side.targets), minlength=n_levels)
+        counts = side.gathered(own[None]).sum(axis=0).astype(np.float64)
+        return CutPoints(1.0, cut_points.likely_cuts(counts, 0.0, 1.0))
 
     def start(self, side: RatingBlock) -> RatingBlock:
         return standardised(side)
@@ -104,7 +107,7 @@ class Ordinal(base.Likelihood[CutPoints]):
 
     def _grid(self, users: GivenRows) -> cut_points.ScoreGrid:
         scores = users.scores()
-        return cut_points.ScoreGrid.of(scores, users.side.targets, self.edges.astype(scores.dtype), users.threads)
+        return cut_points.ScoreGrid.of(users.side, scores, self.edges.astype(scores.dtype), users.threads)
 
     def augment(self, given: GivenRows, noise: CutPoints, rng: Generator) -> GivenRows:
         return latent(given, self.edges, noise.cuts, 0.0, rng)
@@ -158,14 +161,19 @@ class Ordinal(base.Likelihood[CutPoints]):
 
 def latent(given: GivenRows, edges: DoubleArray, cuts: DoubleArray, offset: float, rng: Generator) -> GivenRows:
     """The same rows with latent responses for ratings, drawn from normals between cut-points."""
-    scores, key = given.scores(offset), int(rng.integers(1 << 63))
-    _native.draw_truncated(scores, given.side.targets, edges.astype(scores.dtype), cuts, key, scores, given.threads)
+    scores, targets = given.scores(offset), given.side.targets
+    edges_of_scores = edges.astype(scores.dtype)
+    for entries, key in base.block_keys(given.side, rng):
+        own = scores[entries]
+        _native.draw_truncated(own, targets[entries], edges_of_scores, cuts, key, own, given.threads)
     return given.responding(scores, offset)
 
 
 def standardised(side: RatingBlock) -> RatingBlock:
     """Levels as numbers, scaled to the noise of latent responses."""
-    mean, sd = float(side.targets.mean(dtype=np.float64)), float(side.targets.std(dtype=np.float64))
+    targets, n = side.targets.astype(np.float64), side.n_entries
+    mean = side.total(lambda entries: targets[entries]) / n
+    sd = sqrt(side.total(lambda entries: (targets[entries] - mean) ** 2) / n)
     return replace(side, offset=mean, scale=(sd or 1.0) / base.FIRST_PRECISION**0.5)
 
 

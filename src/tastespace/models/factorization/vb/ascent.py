@@ -27,8 +27,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
+from tastespace.data.csr import row_blocks
 from tastespace.inference.transition import NOISE, Stats
-from tastespace.models.factorization.rows import RatingBlock, row_blocks
+from tastespace.models.factorization.rows import RatingBlock
 from tastespace.models.factorization.vb.coefficients import CoefficientBeliefs
 from tastespace.models.factorization.vb.populations import VariationalNoise, VariationalPopulation
 from tastespace.models.factorization.vb.rows import RowBeliefs, moved_rows, packed, records_of

@@ -17,8 +17,9 @@ import numpy as np
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
+from tastespace.data.csr import row_blocks
 from tastespace.errors import NonFiniteStateError
-from tastespace.models.factorization.rows import Factors, Moments, RatingBlock, row_blocks
+from tastespace.models.factorization.rows import Factors, Moments, RatingBlock
 from tastespace.models.factorization.vb.populations import ExpectedPrior
 
 Family = Literal["full", "diagonal"]
