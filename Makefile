@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Programs that are started again and again would otherwise compile all of it every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve pictures test test-all test-deep faults lint format sanitize bench docs constraints clean
+.PHONY: demo serve pictures test test-all test-deep test-cluster faults lint format sanitize bench docs constraints clean
 
 demo: $(DEMO)
 	tastespace demo
@@ -44,6 +44,11 @@ test-all: $(READY)
 test-deep: $(READY)
 	$(INSTALL) --no-build-isolation -e '.[all,deep]'
 	python -m pytest -n 2 --dist worksteal -m deep
+
+# What needs Ray: nodes on this machine, as processes of their own.
+test-cluster: $(READY)
+	$(INSTALL) --no-build-isolation -e '.[all,cluster]'
+	python -m pytest -n 1 -m cluster tests/cluster
 
 # Everything that can go wrong, at full length: kills, power failures, full disks, flipped bits, odd files and requests.
 # The mixed load takes two minutes on each of two databases; make faults MINUTES=15 lets it go on for half an hour.

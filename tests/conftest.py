@@ -36,12 +36,17 @@ def pytest_make_parametrize_id(val):
     return "bytes" if isinstance(val, bytes) else None
 
 
+# Libraries too large for everybody who runs the tests, by the marker of what needs them.
+LARGE = {"deep": ("torch", "PyTorch: run make test-deep"), "cluster": ("ray", "Ray: run make test-cluster")}
+
+
 def pytest_collection_modifyitems(items):
-    """PyTorch is large, and only `make test-deep` installs it."""
-    if find_spec("torch") is None:
-        for item in items:
-            if item.get_closest_marker("deep"):
-                item.add_marker(pytest.mark.skip(reason="needs PyTorch: run make test-deep"))
+    """Skip what needs a large library that is not installed."""
+    for marker, (module, needed) in LARGE.items():
+        if find_spec(module) is None:
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(pytest.mark.skip(reason=f"needs {needed}"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from time import sleep
@@ -21,6 +22,12 @@ from tastespace.progress import Observer, Progress, silent
 Piece = TypeVar("Piece")
 
 PATIENCE = 0.1  # seconds until an interrupt is noticed
+_CHAIN: ContextVar[int] = ContextVar("chain", default=-1)
+
+
+def current_chain() -> int:
+    """The number of the chain that runs in this thread, -1 outside of chains."""
+    return _CHAIN.get()
 
 
 def side_by_side(
@@ -280,14 +287,18 @@ class _Walker(Generic[State, Kept]):
 
     def walk(self, end: int, tell: Callable[[Stats], None], stopped: Sequence[BaseException]) -> None:
         """Run until this many steps are done; a restored chain may have done them already."""
-        if self.chain is None:
-            self.chain = Chain(self.transition.init(self.rng))
-        for step in range(self.step + 1, end + 1):
-            if stopped:
-                return
-            tell(self._take(self.chain, step))
-            if step == self.schedule.steps or (self.checkpoints is not None and self.checkpoints.is_due(step)):
-                self.save()
+        token = _CHAIN.set(self.number)
+        try:
+            if self.chain is None:
+                self.chain = Chain(self.transition.init(self.rng))
+            for step in range(self.step + 1, end + 1):
+                if stopped:
+                    return
+                tell(self._take(self.chain, step))
+                if step == self.schedule.steps or (self.checkpoints is not None and self.checkpoints.is_due(step)):
+                    self.save()
+        finally:
+            _CHAIN.reset(token)
 
     def _take(self, chain: Chain[State, Kept], step: int) -> Stats:
         chain.last, stats = self.transition.step(chain.last, self.rng)

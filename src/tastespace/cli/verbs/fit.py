@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from typer import Argument, BadParameter, Option
@@ -42,6 +42,9 @@ from tastespace.progress import Observer
 from tastespace.randomness import resolve
 from tastespace.selection.choose import ModelChoice, Tried, candidates_for, choose
 from tastespace.settings import translated
+
+if TYPE_CHECKING:
+    from tastespace.cluster import ClusterSummary
 
 
 def _fit_streamed(
@@ -175,6 +178,9 @@ def fit(
     stream: Annotated[
         bool, Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
     ] = False,
+    cluster: Annotated[
+        str | None, Option(help="Fit on several machines: local:N, auto, or ray://HOST:PORT. als and bpmf only.")
+    ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
@@ -198,12 +204,15 @@ def fit(
     # A named model is checked before ratings are read; otherwise the model depends on them.
     pick = None if named is None else Pick(named, options.make_model(named, parameters))
     require(pick is None or budget is None, "expected --model or --budget, which is for choosing one; not both")
+    if cluster is not None:
+        require(pick is not None, "--cluster expects --model als or --model bpmf")
+        require(checkpoint is None and start is None, "--cluster does not go with --checkpoint or --start")
     stages = _stages(checkpoint, every, resume)
     _check_early(pick, out, stages, without_ratings)
     reading = options.check_table(settled.get("data", {})) | reading
     if stream:
-        unused = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
-        unused |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
+        unused: dict[str, Any] = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
+        unused |= {"--checkpoint": checkpoint, "--dry-run": dry_run, "--cluster": cluster}
         _fit_streamed(ratings, pick, reading, unused, out, json)
         return
     observed, layout = options.observe(ratings, reading)
@@ -225,7 +234,8 @@ def fit(
     pick = Pick(choice.taken.model, choice.recommender(), choice.reason or None, choice.taken.name)
     recommender = pick.recommender
     with _checkpointed(stages):
-        seconds, found = _fit(choice, choose_for, recommender, observed, parts, refit, stages, other)
+        how = _How(stages, other, cluster)
+        seconds, found = _fit(choice, choose_for, recommender, observed, parts, refit, how)
         recommender.choice_ = choice.summary(recommender) if choice.reason else None
         recommender, n_unrated = _with_unrated(recommender, observed)
         measures = {key: measured.to_dict() for key, measured in found.items()}
@@ -246,6 +256,7 @@ def fit(
         **sizes,
         "parameters": recommender.get_params(),
         "choice": choice.to_dict() if choice.reason else None,
+        "cluster": None if how.summary is None else how.summary.to_dict(),
     }
     feedback = "ratings" if recommender.not_rated is None else "interactions"
     example = f"--user {observed.users.ids[0]}"
@@ -257,6 +268,7 @@ def fit(
         *([] if pick.reason is None else [f"model: {pick}"]),
         *([str(replace(choice.table(), note=""))] if choice.entries else []),
         f"{pick.name} fitted on {options.sizes_text(sizes, feedback)} in {seconds:.1f} s",
+        *([] if how.summary is None else [str(how.summary)]),
         *([f"{n_unrated:,} items nobody has rated are known by their features"] if n_unrated else []),
     )
     if not json:
@@ -443,6 +455,31 @@ def _show(found: Mapping[str, _Tested], *, could_be_by_time: bool) -> None:
         console.print_line("the ratings have times: --holdout-by both also tests on the latest, with one more fit")
 
 
+@dataclass
+class _How:
+    """How models are fitted: with checkpoints, from another model, or on a cluster, of which `summary` tells."""
+
+    stages: Stages
+    start: Recommender | None
+    cluster: str | None
+    summary: ClusterSummary | None = None
+
+    def fit(
+        self,
+        model: Recommender,
+        ratings: Ratings,
+        held_out: Ratings | None,
+        checkpoints: Checkpoints | None,
+        observer: Observer,
+    ) -> None:
+        if self.cluster is None:
+            model.fit(ratings, held_out=held_out, observer=observer, checkpoints=checkpoints, start=self.start)
+            return
+        from tastespace.cluster import fit as fit_on_cluster
+
+        _, self.summary = fit_on_cluster(model, ratings, cluster=self.cluster, observer=observer)
+
+
 def _fit(
     choice: ModelChoice,
     choose_for: Callable[[Ratings], ModelChoice],
@@ -450,11 +487,10 @@ def _fit(
     observed: Ratings,
     parts: Mapping[str, tuple[Ratings, Ratings | None]],
     refit: bool,
-    stages: Stages,
-    other: Recommender | None,
+    how: _How,
 ) -> tuple[float, dict[str, _Tested]]:
     """Fit, evaluate and fit again, as far as it is wanted; the seconds of the fits, and what was measured."""
-    first, second = stages or (None, None)
+    first, second = how.stages or (None, None)
     found: dict[str, _Tested] = {}
     seconds = 0.0
     with console.progress() as observer:
@@ -462,8 +498,8 @@ def _fit(
             # Only the first model is saved, and worth checkpoints; what was chosen for it has seen later test parts.
             chosen = choice if place == 0 else choose_for(train)
             model = recommender if place == 0 else chosen.recommender()
-            how: dict[str, Any] = {"checkpoints": first if place == 0 else None, "start": other}
-            took = _time(partial(model.fit, chosen.prepared(train), held_out=test, observer=observer, **how))
+            stage = first if place == 0 else None
+            took = _time(partial(how.fit, model, chosen.prepared(train), test, stage, observer))
             seconds = took if place == 0 else seconds
             if test is not None:
                 tested = _Tested.of(chosen.taken.model, model, test, observer)
@@ -472,7 +508,7 @@ def _fit(
                 found[key] = replace(tested, fitted=fitted, seconds=took)
         if refit:
             again = choice.prepared(observed)
-            seconds += _time(lambda: recommender.fit(again, observer=observer, checkpoints=second, start=other))
+            seconds += _time(lambda: how.fit(recommender, again, None, second, observer))
     return seconds, found
 
 
