@@ -102,7 +102,7 @@ def infer_part(
     exchange, began = Exchange(meeting), perf_counter()
     infer: Any = model.infer
     posterior = infer(RatingsInParts(*share, facts, exchange), randomness.generator(seed), observer, None)
-    return posterior, NodeSummary(perf_counter() - began, exchange.waited, exchange.sent, exchange.received)
+    return posterior, NodeSummary(perf_counter() - began, exchange.seconds, exchange.sent, exchange.received)
 
 
 def check_supported(model: Recommender, ratings: Ratings) -> None:

@@ -38,7 +38,12 @@ class Exchange:
     def __init__(self, meeting: Meeting) -> None:
         self._meeting, self._lock = meeting, Lock()
         self._count: dict[int, int] = {}
-        self.waited, self.sent, self.received = 0.0, 0, 0  # seconds and bytes
+        self.waited, self.sent, self.received = 0.0, 0, 0  # seconds of all chains, and bytes
+
+    @property
+    def seconds(self) -> float:
+        """The time spent exchanging and waiting; of chains side by side the mean."""
+        return self.waited / max(1, len(self._count.keys() - {-1}))
 
     def gather(self, *own: NDArray[Any]) -> Arrays:
         """The arrays of all nodes, one after another along the first dimension."""
