@@ -263,3 +263,42 @@ def test_a_key_that_may_only_read_sees_everything(open_page, film_model, tmp_pat
         page.complaints.clear()  # The browser itself logs every 401 and 403.
     finally:
         locked.end(page)
+
+
+def test_what_the_model_thinks_of_a_user_is_found_by_looking(page, site):
+    """What somebody who was told nothing reads off the page: what, why, how sure, and whether the model is any good."""
+    page.goto(site.url)
+    settled(page, "recommendations")
+    page.locator(".pick").click()
+    page.locator(".options button").first.click()
+    page.get_by_role("heading", name="Picked for you").wait_for()
+    page.get_by_text(re.compile(r"taste known to ±\d\.\d\d stars")).wait_for()  # how sure of the person
+    card = page.locator(".card").first
+    words = card.inner_text()
+    assert re.search(r"^\d\.\d$", words, re.MULTILINE)  # what
+    assert "9 in 10 chance: " in words  # how sure
+    assert re.search(r"(like it|either way)\s+\d+ %", words)
+    assert re.search(r"(Like|Unlike|Rated by)", words)  # why
+    card.locator(".title button").click()
+    page.get_by_text("is what we do not know yet about you").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("#answering").click()
+    page.locator("#part-data").wait_for()
+    assert re.match(r"(Good|No better|Not)", page.locator("main h1").inner_text())  # whether it is any good
+    assert "its typical error is" in page.locator("main").inner_text()
+
+
+def test_the_routes_are_described(page, site):
+    page.goto(f"{site.url}docs")
+    page.get_by_role("heading", name="tastespace").wait_for()
+    described = page.evaluate("fetch('openapi.json').then((answer) => answer.json())")
+    n_routes = sum(len(methods) for methods in described["paths"].values())
+    assert page.locator(".route").count() == n_routes
+    page.get_by_text("GET /v1/items", exact=True).click()
+    parameters = page.get_by_role("table", name="Parameters of GET /v1/items")
+    parameters.wait_for()
+    for name in ("search", "where", "not_rated_by", "order"):
+        assert parameters.locator("th", has_text=name).count() == 1
+    page.get_by_text("POST /v1/recommendations", exact=True).click()
+    page.get_by_role("table", name="Request of POST /v1/recommendations").wait_for()
+    axe(page)

@@ -14,8 +14,8 @@ from tastespace.report import page
 from tastespace.service.app import create_app, prepare
 
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-OURS = (page.STYLE, page.ICON, *page.SCRIPTS)
-PATHS = ("/", "/favicon.ico", *(f"/page/{name}" for name in OURS))
+OURS = (page.STYLE, page.ICON, page.DOCS_SCRIPT, *page.SCRIPTS)
+PATHS = ("/", "/docs", "/favicon.ico", *(f"/page/{name}" for name in OURS))
 
 
 class Loaded(HTMLParser):
@@ -58,10 +58,10 @@ def uncompressed(client, path, **headers):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_each_file_of_the_page(client, path):
-    name = {"/": page.INDEX, "/favicon.ico": page.ICON}.get(path, path.rpartition("/")[2])
+    name = {"/": page.INDEX, "/docs": page.DOCS, "/favicon.ico": page.ICON}.get(path, path.rpartition("/")[2])
     answer = uncompressed(client, path)
     assert answer.status_code == 200
-    expected = "text/html" if path == "/" else TYPES[name.rpartition(".")[2]]
+    expected = "text/html" if path in ("/", "/docs") else TYPES[name.rpartition(".")[2]]
     assert answer.headers["Content-Type"].partition(";")[0] == expected
     if expected.startswith("text/"):
         assert answer.headers["Content-Type"].endswith("charset=utf-8")

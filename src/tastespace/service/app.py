@@ -107,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         lifespan=lifespan,
         responses=PROBLEMS,
-        docs_url=None,  # They would load scripts from other sites.
+        docs_url=None,  # It would load scripts from other sites; ours is in routes/pages.py.
         redoc_url=None,
         openapi_url="/openapi.json",
     )

@@ -17,6 +17,7 @@ VIEWS = {  # loaded by main.js when they are opened
 }
 REPORT = (*SHELL[:-1], "canvas.js", "story.js", "report.js")
 STYLE, ICON, INDEX = "style.css", "icon.svg", "index.html"
+DOCS, DOCS_SCRIPT = "docs.html", "docs.js"  # the routes of the service
 SCRIPTS = (*SHELL, *(name for names in VIEWS.values() for name in names))
 
 

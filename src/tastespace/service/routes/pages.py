@@ -21,7 +21,7 @@ POLICY = (
 )
 POLICY_WITH_IMAGES = POLICY.replace("img-src 'self'", "img-src 'self' http: https:")
 METHODS = ["GET", "HEAD"]
-FILES = {page.STYLE, page.ICON, *page.SCRIPTS}
+FILES = {page.STYLE, page.ICON, page.DOCS_SCRIPT, *page.SCRIPTS}
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,12 @@ def _asset(name: str) -> Asset:
 def index(request: Request) -> Response:
     """The page itself."""
     return _send(page.INDEX, request)
+
+
+@router.api_route("/docs", methods=METHODS)
+def docs(request: Request) -> Response:
+    """The routes of the service, for people."""
+    return _send(page.DOCS, request)
 
 
 @router.api_route("/favicon.ico", methods=METHODS)
