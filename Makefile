@@ -95,7 +95,7 @@ bench:
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install -q -r benchmarks/peers.txt
 	$(BENCH)/bin/python -m pip install -q .
-	for name in als pmf pmf_variants bpmf features vb starts likelihoods sphere rank update lists one_class similar replay bpmf_answers bpmf_ladder bpmf_netflix scaling all_lists ingest shapes evaluate; do \
+	for name in als pmf pmf_variants bpmf features vb starts likelihoods sphere rank deep update lists one_class similar replay bpmf_answers bpmf_ladder bpmf_netflix scaling all_lists ingest shapes evaluate; do \
 	  $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 docs: $(READY)

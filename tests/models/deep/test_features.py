@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 from cli.program import tastespace
 
-from tastespace import Ratings, deep
+from tastespace import BPMF, Ratings, deep, read
 from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -56,6 +57,34 @@ def test_features_of_items_tell_which_have_the_same_raters():
     apart = np.abs(vectors[:, None] - vectors[None]).sum(axis=2)
     same = parity[:, None] == parity
     assert apart[same].mean() < 0.5 * apart[~same].mean()
+
+
+def error_and_coverage(train, test):
+    """Test RMSE, and how many test ratings 90 % intervals hold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = BPMF(n_factors=10, warmup=40, draws=60, seed=0).fit(train)
+    found = model.predict(test.user_ids(), test.item_ids())
+    held = found.rating.contains(test.values, [0.9]).mean()
+    return float(np.sqrt(np.mean((found.mean - test.values) ** 2))), float(held)
+
+
+@pytest.mark.slow
+def test_a_prior_may_know_the_pattern_and_not_the_values_of_the_same_ratings(datasets):
+    """Features of the pattern lower the error, and intervals hold what they say. Features of the ratings themselves are
+    counted twice: the error is larger, and intervals are too narrow."""
+    train, test = (read(datasets / "ml-100k" / f"u1.{part}") for part in ("base", "test"))
+    plain, held = error_and_coverage(train, test)
+    assert 0.89 <= held <= 0.91
+    found = {}
+    for of in ("pattern", "ratings"):
+        ways = {"of": of, "n_features": 32, "epochs": 30, "n_factors": 10, "seed": 0}
+        known = train.with_user_features(deep.features(train, **ways))
+        found[of] = error_and_coverage(known.with_item_features(deep.features(train, side="items", **ways)), test)
+    assert found["pattern"][0] < plain - 0.005
+    assert 0.89 <= found["pattern"][1] <= 0.91
+    assert found["ratings"][0] > plain + 0.01
+    assert found["ratings"][1] < 0.88
 
 
 def test_senseless_parameters_are_refused(ratings):
