@@ -99,7 +99,8 @@ def from_files_to_lists():
     evaluated = say("evaluate", "model", "test.csv", "--bootstrap", 50)
     for line in ("Predictions: RMSE", "For whom not: ", "Intervals: ", "Lists: NDCG", "Next: "):
         assert f"{line}" in evaluated[:900]
-    listed = say("recommend", "model", "--user", 1, "--where", "genre = Action", "-n", 3)
+    listed = say("recommend", "model", "--user", 1, "--where", "genre = Action", "-n", 3, "--show", "genre")
+    assert "Action, Drama" in listed or "Comedy, Space" in listed
     assert "Part 2" in listed
     assert "new user" in say("recommend", "model", "--user", "stranger")
     assert "Show" in say("recommend", "model", "--history", "mine.csv", "-n", 3)

@@ -316,3 +316,26 @@ def run_text(folder, *users):
     result = run("recommend", folder / "joint", *(part for user in users for part in ("-u", user)))
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
+
+
+def test_what_is_known_of_items_is_shown_beside_them(tmp_path):
+    (tmp_path / "ratings.csv").write_text(
+        "user,item,rating\n" + "".join(f"{u},{i},{1 + u % 4}\n" for u in range(6) for i in range(u, 8))
+    )
+    (tmp_path / "items.csv").write_text(
+        "id,title,genre,rating\n" + "".join(f"{i},Film {i},A|B,{i}.5\n" for i in range(8))
+    )
+    fitted = tastespace(
+        "fit", tmp_path / "ratings.csv", "--items", tmp_path / "items.csv", "--model", "bias", "--out", tmp_path / "m"
+    )
+    assert fitted.returncode == 0, fitted.stderr
+    asked = ("recommend", tmp_path / "m", "--user", 5, "-n", 2, "--show", "genre", "--show", "rating")
+    shown = tastespace(*asked)
+    assert shown.stdout.splitlines()[1].split() == ["title", "item", "genres", "item", "rating", "score"]
+    assert "A, B" in shown.stdout
+    entry = json.loads(tastespace(*asked, "--json").stdout)["users"][0]["items"][0]
+    assert entry["genres"] == ["A", "B"]
+    assert entry["item rating"] == entry["item"] + 0.5
+    wrong = tastespace("recommend", tmp_path / "m", "--user", 5, "--show", "gender")
+    assert wrong.returncode == 1
+    assert "--show got 'gender', which is not known of the items; expected genres" in wrong.stderr

@@ -13,6 +13,7 @@ from tastespace.cli import console, options
 from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, reads
 from tastespace.data.formats.files import read, read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
 from tastespace.models import Recommender
 from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
@@ -50,6 +51,9 @@ def recommend(
         Option("--rule", help=f"Business rule: {', '.join(RULES)}; as in at-most:k=2,of=genre. Can be repeated."),
     ] = None,
     shown: Annotated[Path | None, Option(help="File for the rule not-shown: user, item, perhaps time.")] = None,
+    show: Annotated[
+        list[str] | None, Option("--show", help="What is known of items to show, such as genres; can be repeated.")
+    ] = None,
     exact: Annotated[bool, Option("--exact", help="Score every item, even if the model has an index.")] = False,
     top_n: Annotated[bool, Option("--top-n", help="Also the probability of being one of the true best N.")] = False,
     all_users: Annotated[bool, Option("--all-users", help="Every training user, into the file --out.")] = False,
@@ -84,21 +88,33 @@ def recommend(
     if out is not None:
         _write_all(recommender, n, out, asked, json)
         return
+    beside = _attributes(recommender.ratings_, show or [])
     ranking = recommender.recommend(options.ids(user), n, history=new, **asked)
     users = options.known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
         lists = ranking.to_dicts(users, levels=True)
+        for place, found in enumerate(lists):
+            rows = ranking.item_rows[place][ranking.item_rows[place] >= 0]
+            for entry, more in zip(found["items"], beside[rows].to_dicts(), strict=True) if beside.width else ():
+                entry.update(more)
         console.print_json({"users": lists, "found_by": ranking.found_by, "remarks": list(ranking.remarks)})
         return
-    _print_ranking(recommender, ranking, users, top_n, len(rule or ()), policy_of(policy).name)
+    _print_ranking(recommender, ranking, users, top_n, len(rule or ()), policy_of(policy).name, beside)
 
 
 def _print_ranking(
-    recommender: Recommender, ranking: Ranking, users: list[Any], top_n: bool, n_rules: int, policy: str
+    recommender: Recommender,
+    ranking: Ranking,
+    users: list[Any],
+    top_n: bool,
+    n_rules: int,
+    policy: str,
+    beside: pl.DataFrame,
 ) -> None:
     is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
-    columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
+    columns = {"": "{rank}", "title": "{title}", "item": "{item}"}
+    columns |= {name: f"{{{name}}}" for name in beside.columns} | {"score": "{score:.2f}"}
     if ranking.liking():
         del columns["score"]
         columns |= {"chosen": "{chosen_probability:.0%}", "liked": "{liked_probability:.0%}"}
@@ -111,7 +127,7 @@ def _print_ranking(
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
     note = f" (a new user, without {_feedback(recommender)}: this is the default list)"
     for k, name in enumerate(users):
-        _print_list(ranking, k, f"For user {name}", note, columns)
+        _print_list(ranking, k, f"For user {name}", note, columns, _as_text(beside))
     # The last remarks, one per rule; doubtful ones were warnings.
     console.print_line(*ranking.remarks[len(ranking.remarks) - n_rules :])
     if not (ranking.item_rows >= 0).any():
@@ -350,9 +366,54 @@ def ask(
             console.print_line(f"the answers lower the uncertainty about the user from {before:.3f} to {after:.3f}")
 
 
-def _print_list(lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str]) -> pl.DataFrame:
-    """Print one of the lists under its heading, and return it."""
+OWN_COLUMNS = {
+    "rank",
+    "item",
+    "title",
+    "score",
+    "rating",
+    "chosen",
+    "liked",
+    "cold",
+    "low",
+    "high",
+    "interval",
+    "levels",
+}
+
+
+def _attributes(ratings: Ratings, names: list[str]) -> pl.DataFrame:
+    """What is known of all items under these names, one row each."""
+    known = pl.DataFrame() if ratings.item_attributes is None else ratings.item_attributes
+    found = {name: next((own for own in (name, f"{name}s") if own in known.columns), None) for name in names}
+    for name, own in found.items():
+        if own is None:
+            expected = ", ".join(known.columns) or "a model fitted with --items"
+            raise InvalidParameterError(f"--show got {name!r}, which is not known of the items; expected {expected}")
+    wanted = known.select(*dict.fromkeys(own for own in found.values() if own is not None))
+    return wanted.rename({name: f"item {name}" for name in wanted.columns if name in OWN_COLUMNS})
+
+
+def _as_text(attributes: pl.DataFrame) -> pl.DataFrame:
+    """Lists as their entries, and nothing for what is not known."""
+    lists = [name for name, kind in attributes.schema.items() if isinstance(kind, pl.List)]
+    plain = attributes.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(", ") for name in lists)
+    return plain.select(pl.all().cast(pl.String).fill_null(""))
+
+
+def _print_list(
+    lists: Lists,
+    position: int,
+    heading: str,
+    cold_note: str,
+    columns: dict[str, str],
+    beside: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Print one of the lists under its heading, with what is to be shown beside its entries, and return it."""
     table = lists.of(position)
+    if beside is not None and beside.width:
+        rows = lists.rows[position]
+        table = table.hstack(beside[rows[rows >= 0]])
     console.print_line(heading + (cold_note if lists.cold[position] else ""))
     if table.height:
         console.print_entries(table, columns)
