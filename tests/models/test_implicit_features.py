@@ -271,6 +271,16 @@ def test_cells_of_rows_without_choices_are_in_no_sum():
     assert whole != pytest.approx(cells.sum(), rel=1e-4)
 
 
+def test_rows_without_choices_do_not_change_the_penalty():
+    """A catalogue of many items that nobody has chosen yet says nothing about the others."""
+    known = TRAIN.item_ids().to_numpy() < 24
+    half = TRAIN.masked(np.flatnonzero(known)).with_item_features("bag")
+    whole = TRAIN.take(np.flatnonzero(known)).with_item_features("bag")
+    one, two = (ImplicitALS(**ALS).fit(ratings).feature_importance().to_polars() for ratings in (half, whole))
+    bags = [found.filter(group="bag", side="item")["precision"][0] for found in (one, two)]
+    assert bags[0] == bags[1] == pytest.approx(1.0)
+
+
 def test_same_bytes_for_any_number_of_threads():
     ratings = TRAIN.with_item_features("bag").with_user_features("bag")
     for model, settings in MODELS[1:]:

@@ -57,7 +57,7 @@ def _rows(importance: FeatureImportance) -> tuple[list[str], list[list[str]]]:
         [
             *(row["side"], row["group"], f"{row['n_features']:,}", f"{row['share']:.1%}"),
             *(
-                f"{row['low']:.1%} to {row['high']:.1%}",
+                f"{row['low']:.1%} to {row['high']:.1%}" if row["low"] < row["high"] else "one estimate",
                 "█" * round(20 * min(row["share"], 1.0)),
                 f"{row['precision']:.3g}",
             ),

@@ -34,7 +34,7 @@ from tastespace.models.factorization.likelihoods.base import Likelihood, Observa
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.factorization.priors import PriorSettings
-from tastespace.models.factorization.priors.design import Design, met_rows
+from tastespace.models.factorization.priors.design import Design, load_solvers, met_rows
 from tastespace.models.factorization.priors.features import FeaturePrior
 from tastespace.models.factorization.priors.normal_wishart import BiasPrior, FactorPrior, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
@@ -457,6 +457,7 @@ def with_features(model: FactorModel, observed: Ratings, n_threads: int) -> Fact
                 f"{axis}s have features, and their prior is of the type {type(prior).__name__}; features need "
                 "prior='normal-wishart' and a number of factors"
             )
+        load_solvers()
         pairs = chosen.by_user if axis == "user" else chosen.by_item
         met = met_rows(pairs.counts) if axis == "item" and features.n_columns else None
         return FeaturePrior(prior, Design.of(features, pairs, n_others), threads=n_threads, met=met)

@@ -113,8 +113,19 @@ class FeatureMeans:
     @cached_property
     def _penalties(self) -> DoubleArray:
         """The penalty of each column in units of the mean regularization, that of the mean first: one row's."""
-        of_groups = self.strength * self.design.usual_squares
-        return np.concatenate([[1.0], of_groups[self.design.group_of]])
+        return np.concatenate([[1.0], self._of_groups[self.design.group_of]])
+
+    @cached_property
+    def _of_groups(self) -> DoubleArray:
+        """The penalty of the columns of each group."""
+        return self.strength * self._counted.usual_squares
+
+    @cached_property
+    def _counted(self) -> Design:
+        """The features of the rows that take part."""
+        if self.is_counted.all():
+            return self.design
+        return Design(scipy.sparse.csr_array(self.design.matrix[self.is_counted]), self.design.groups)
 
     # As they are kept
 
@@ -127,13 +138,13 @@ class FeatureMeans:
         self, rows: FloatMatrix, at: Coefficients, other: FloatMatrix, has_biases: bool, *, with_bag: bool
     ) -> FeatureDraws:
         """The coefficients as one draw, and the share of the rows that each group explains."""
-        counted = Design(self.design.matrix[self.is_counted], self.design.groups)
         rows = rows[self.is_counted]
-        shares = explained_shares(counted, at.of_features, _factors(rows, has_biases), _factors(other, has_biases))
+        shares = explained_shares(
+            self._counted, at.of_features, _factors(rows, has_biases), _factors(other, has_biases)
+        )
         n_features = self.design.n_features if with_bag else self.design.n_attributes
-        precisions = self.strength * self.design.usual_squares
         kept = at.of_features[:n_features, None, :].astype(np.float32)
-        return FeatureDraws(np.ascontiguousarray(kept), precisions[None], self.design.groups, shares[None])
+        return FeatureDraws(np.ascontiguousarray(kept), self._of_groups[None], self.design.groups, shares[None])
 
 
 def is_described(features: Features | None) -> bool:

@@ -31,6 +31,7 @@ from tastespace.models.factorization.implicit.search import (
 )
 from tastespace.models.factorization.likelihoods.base import ServedLikelihood, Units
 from tastespace.models.factorization.likelihoods.confidence_cells import ConfidenceCells, matched_variance
+from tastespace.models.factorization.priors.design import load_solvers
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.parameters import MANY_FACTORS, Range, cells, check_int, check_number
 from tastespace.progress import Observer
@@ -155,6 +156,8 @@ class ImplicitALS(OneClass):
         unit = unit_of(observed)
         strengths: Sequence[float] = STRENGTHS if self.strength == "auto" else [self.strength]
         ridges = [unit * ridge for ridge in RIDGES] if self.regularization == "auto" else [self.regularization]
+        if is_described(observed.user_features) or is_described(observed.item_features):
+            load_solvers()
         of_features: Sequence[float] = (USUAL_FEATURE_STRENGTH,)
         if self.feature_regularization != "auto":
             of_features = (self.feature_regularization,)

@@ -41,6 +41,7 @@ from tastespace.models.factorization.implicit.implicit_als import one_draw, side
 from tastespace.models.factorization.implicit.negatives import Drawing, Law, Panel, Unchosen
 from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
+from tastespace.models.factorization.priors.design import load_solvers
 from tastespace.models.factorization.rows import Factors
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.parameters import MANY_FACTORS, Range, check_int, check_number
@@ -294,7 +295,10 @@ class LogisticMF(OneClass):
         unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts, (users, items))
         settings = (self.regularization, self.learning_rate, self.n_factors, self.biases)
         transition = LogisticDescent(observed, confidence, unchosen, *settings, threads.resolve(self.threads), means)
-        state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
+        if any(side is not None for side in means):
+            load_solvers()
+        with threads.one_blas_thread():
+            state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
         if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
             raise NonFiniteStateError(
                 f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "

@@ -142,6 +142,11 @@ def met_rows(counts: NDArray[Any]) -> IntArray:
     return contiguous(np.minimum(places, len(counts) - 1), np.int32)  # without any rating the last will do
 
 
+def load_solvers() -> None:
+    """Load what solves for coefficients: a limit of BLAS threads holds for libraries that are loaded when it is set."""
+    import scipy.linalg  # noqa: F401
+
+
 def bag_of(pairs: CSR, n_others: int) -> scipy.sparse.csr_array:
     """The bag of each row: 1/sqrt(n) for each of its n pairs, whatever the rating; empty for a row without pairs.
 
