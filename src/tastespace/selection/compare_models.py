@@ -33,8 +33,11 @@ FACTOR_BYTES = 4  # in single precision: rows of both sides, and one matrix of f
 
 
 def suitable_models(ratings: Ratings, *, seed: int | None = None, threads: int | None = None) -> dict[str, Recommender]:
-    """All models that suit these ratings, by name, with suitable parameters."""
-    models = {name: suited(model, ratings) for name, model in MODELS.items()}
+    """All models that suit these ratings, by name, with suitable parameters.
+
+    Those that need an extra take long, and are compared when they are named: `AutoRec` and `SparseFC`.
+    """
+    models = {name: suited(model, ratings) for name, model in MODELS.items() if model.extra is None}
     return {
         name: model.set_params(seed=seed, threads=threads)
         for name, model in models.items()

@@ -67,6 +67,7 @@ class Recommender(ABC):
     keeps_checkpoints: ClassVar[bool] = False  # `infer` takes `checkpoints`
     learns_features: ClassVar[bool] = False  # what is known of items or users beside ratings counts for the model
     needs_features: ClassVar[bool] = False  # and it knows nothing of items without features
+    extra: ClassVar[str | None] = None  # what has to be installed to fit the model
     # Abilities of some models; None for the others.
     kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws, for all current ratings
     restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that continue from the end of the old ones

@@ -72,6 +72,7 @@ class _RatingAutoencoder(Recommender):
     ensemble: int = 1
 
     posterior_class: ClassVar = CodesPosterior
+    extra: ClassVar = "deep"
 
     @property
     @abstractmethod
