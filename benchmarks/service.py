@@ -13,10 +13,10 @@ at 1, 8 and 32 connections; with the processor time of the workers a request, wh
 where other programs run beside. Targets at 8 connections: 600 a second (known) and 100 (strangers) with BPMF, 150
 (known) with Joint, p99 below 100 ms, no errors.
 
-monitoring: two services in turn, of which one remembers what was shown; for known users whose lists are the same each
-time, for lists that differ each time (what was shown is only stored again if it is another list), and for one new
-rating in ten requests, which is held against what the model believed. The cost is the processor time a request beside
-that of the service that remembers nothing, median of the rounds; target for known users: 5 %.
+monitoring: the processor time of one worker that goes into remembering what was shown and judging ratings, beside all
+other of the same requests: for known users whose lists are the same each time, for lists that differ each time (what
+was shown is only stored again if it is another list), and for one new rating in ten requests, which is held against
+what the model believed. Within one process, so that other programs slow down both; target for known users: 5 %.
 
 memory: the resident set of the workers while known users and new ratings come for ten minutes. databases: known users
 and ratings with SQLite and PostgreSQL in turn. reading: what a check of all bytes takes, processor seconds a GB.
@@ -24,6 +24,7 @@ and ratings with SQLite and PostgreSQL in turn. reading: what a check of all byt
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -31,6 +32,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -43,7 +45,10 @@ import numpy as np
 import tastespace as ts
 from tastespace import artifact
 from tastespace.evaluation.retrieval import tune_index
+from tastespace.service.app import create_app, prepare
 from tastespace.service.live_model import Versions
+from tastespace.service.promises.monitor import Monitor
+from tastespace.service.settings import Settings
 
 CONNECTIONS = (1, 8, 32)
 KNOWN, STRANGERS, HISTORY = 100, 200, 50
@@ -51,7 +56,7 @@ SECONDS, MEMORY_SECONDS = 10, 600
 QUESTIONS = 60  # in turn, of each user: of half of them, which one worker gets, far more than answers are kept
 LEAST = {"bpmf, known": 600.0, "bpmf, again": 600.0, "bpmf, strangers": 100.0, "joint, known": 150.0}  # a second
 MOST_P99 = 100.0  # ms, at 8 connections
-TURNS = 20
+WATCHED = 3000  # requests of each kind
 MOST_MONITORING = 0.05  # of the processor time of a request
 GIGABYTE, MOST_READING = 1e9, 2.0  # seconds a GB
 MODELS = {"bpmf": ts.BPMF, "joint": ts.Joint}
@@ -215,43 +220,77 @@ def answers(options: Any) -> list[str]:
 
 
 def monitoring(options: Any) -> list[str]:
-    """The same requests to two services in turn, of which one remembers what was shown and judges ratings.
-
-    In many short turns: on a shared machine the speed changes from second to second.
-    """
-    folder, seconds, turns = model(options), 3, 2 if options.quick else TURNS
-    asked = questions(folder)
-    kinds = {"the same list each time": asked["known"], "another list each time": changing(folder)}
-    users = [path.split("/")[3] for _, path, _ in asked["again"]]
-    kinds["one new rating in ten"] = [
+    """The share of the processor time of one worker that goes into watching, within one run."""
+    folder = model(options)
+    known, n = questions(folder)["known"], 500 if options.quick else WATCHED
+    users = [path.split("/")[3] for _, path, _ in known[:KNOWN]]
+    mixed = [
         ("PUT", f"/v1/users/{users[k % KNOWN]}/ratings/{1 + k // KNOWN % 20}", '{"rating": 4}') if k % 10 == 9 else one
-        for k, one in enumerate(asked["known"])
+        for k, one in enumerate(known)
     ]
-    servers = {"watched": Server(folder), "unwatched": Server(folder, 2, "--watch-days", "0")}
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    try:
-        for server in servers.values():
-            load(server.url, asked["known"], 4, 3)
-        for turn in range(turns):
-            for kind, requests in kinds.items():
-                order = list(servers)[:: 1 if turn % 2 == 0 else -1]
-                found[kind].append({name: servers[name].under(requests, 8, seconds) for name in order})
-    finally:
-        for server in servers.values():
-            server.end()
-    costs = {
-        kind: [each["watched"]["processor_ms"] / each["unwatched"]["processor_ms"] - 1 for each in rounds]
-        for kind, rounds in found.items()
-    }
-    medians = {kind: float(np.median(shares)) for kind, shares in costs.items()}
-    harness.save("service_monitoring", {"cost": medians, "costs": costs, "rounds": found}, options)
-    rows = [
-        [kind, *(float(np.median([each[name]["processor_ms"] for each in rounds])) for name in servers), medians[kind]]
-        for kind, rounds in found.items()
-    ]
-    print(harness.markdown(["8 connections", "processor ms, watched", "unwatched", "cost"], rows))
-    cost = medians["the same list each time"]
+    changed = changing(folder)
+    kinds = {"the same list each time": known, "another list each time": changed, "one new rating in ten": mixed}
+    found = asyncio.run(watched(folder, {kind: requests[:n] for kind, requests in kinds.items()}))
+    harness.save("service_monitoring", found, options)
+    columns = ("processor_ms", "watching_ms", "cost")
+    rows = [[kind, *(row[name] for name in columns)] for kind, row in found.items()]
+    print(harness.markdown(["", "processor ms a request", "of it for watching", "cost"], rows))
+    cost = found["the same list each time"]["cost"]
     return [harness.verdict("cost of monitoring, known users", cost, MOST_MONITORING, at_most=True)]
+
+
+async def watched(folder: Path, kinds: dict[str, list[tuple[str, str, str | None]]]) -> dict[str, dict[str, float]]:
+    """A worker in this process: what requests cost, and what the thread that watches and noting lists take of it."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="tastespace-load-") as state:
+        settings = Settings(model=str(folder), state=state, rate=0, cached_users=2 * KNOWN)
+        prepare(settings)
+        app = create_app(settings)
+        async with app.router.lifespan_context(app):
+            (watcher,) = [thread for thread in threading.enumerate() if thread.name == "monitor"]
+            clock = time.pthread_getcpuclockid(watcher.ident or 0)
+            for kind, requests in kinds.items():
+                for request in requests[:KNOWN]:
+                    await send(app, *request)  # Beliefs are concluded.
+                await asyncio.sleep(3)
+                all_before, its_before = time.process_time(), time.clock_gettime(clock)
+                for request in requests:
+                    await send(app, *request)
+                await asyncio.sleep(3)  # What still waits is stored and judged.
+                total, its = time.process_time() - all_before, time.clock_gettime(clock) - its_before
+                its += noting(app.state.context.monitor) * len(requests)
+                milliseconds = {"processor_ms": total * 1e3 / len(requests), "watching_ms": its * 1e3 / len(requests)}
+                found[kind] = milliseconds | {"cost": its / (total - its)}
+    return found
+
+
+async def send(app: Any, method: str, path: str, body: str | None) -> None:
+    """One request, without a network."""
+    place, _, query = path.partition("?")
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    about = {"type": "http", "http_version": "1.1", "scheme": "http", "root_path": "", "state": {}, "method": method}
+    about |= {"path": place, "raw_path": place.encode(), "query_string": query.encode(), "headers": headers}
+    about |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 1)}
+    statuses = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": (body or "").encode(), "more_body": False}
+
+    async def answer(message: dict[str, Any]) -> None:
+        statuses.append(message.get("status", 200))
+
+    await app(about, receive, answer)
+    assert statuses[0] == 200, (path, statuses)
+
+
+def noting(monitor: Monitor, n: int = 2000) -> float:
+    """Seconds of the request itself: to note a list."""
+    items = tuple(map(str, range(10)))
+    began = time.thread_time()
+    for k in range(n):
+        monitor.show("nobody", (*items, str(k)), "none")
+    monitor.forget("nobody")
+    return (time.thread_time() - began) / n
 
 
 def changing(folder: Path) -> list[tuple[str, str, str | None]]:
