@@ -131,6 +131,7 @@ def from_files_to_lists():
     say("curves", "curved")
     say("fit", "train.csv", *files, "--item-features", "genres", "--out", "known", "--model", "bpmf", *how)
     say("features", "show", "known")
+    say("features", "fit", "train.csv", "--out", "learned.parquet", "--n-features", 2, "--epochs", 2)
     say("content", "fit", "anime_info.dat", "--out", "texts", "--text-column", "genre", "--id-column", "anime_ids")
     say("content", "search", "texts", "comedy")
     say("content", "features", "texts", "--out", "features.parquet")
