@@ -148,7 +148,8 @@
         if (Number(ends[0].value) > Number(ends[1].value)) end.value = ends[1 - place].value;
         tell();
       });
-      end.addEventListener("change", () => change({ [`${place ? "to" : "from"}_${name}`]: Number(end.value) === (place ? high : low) ? "" : end.value }));
+      // Keys change it many times a second; the last value counts.
+      end.addEventListener("change", later(() => change({ [`${place ? "to" : "from"}_${name}`]: Number(end.value) === (place ? high : low) ? "" : end.value }), 250));
     });
     tell();
     return make("div", { class: "filter" }, make("p", { class: "label" }, make("span", { text: name }), words), track);
