@@ -68,8 +68,10 @@ def test_every_figure_has_its_values_as_a_table(page, site):
         figure.locator("tbody tr").first.wait_for()
     assert page.locator(".trace h3").count() >= 6
     page.locator("#part-chains > details > summary").click()
+    page.get_by_role("table", name="Convergence").wait_for()
     assert page.get_by_role("table", name="Convergence").locator("tbody tr").count() >= 5
     page.get_by_text("All measures").click()
+    page.get_by_role("table", name="All measures on held-out ratings").wait_for()
     head = page.get_by_role("table", name="All measures on held-out ratings").locator("th[scope=col]").all_inner_texts()
     assert head == ["measure", "model", "averages", "popular"]
     axe(page)
