@@ -16,12 +16,12 @@ from numpy.random import Generator
 
 from tastespace import randomness, threads
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.attributes import items_named
 from tastespace.data.filters import Condition
 from tastespace.data.formats.files import ratings_of
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.newcomers import new_items
 from tastespace.data.ratings import Ratings
-from tastespace.data.titles import items_named
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index, with_threads
