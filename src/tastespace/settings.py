@@ -331,24 +331,33 @@ def unknown_parameter(owner: str, name: str, known: Sequence[str], others: Itera
 
 def suggests(function: F) -> F:
     """Let a function say which parameter was meant by one that it does not have; `users` and `items` are accepted."""
-    parameters = inspect.signature(function).parameters
-    names = [name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
-    takes_any = len(names) < len([name for name in parameters if name != "self"])
+    names = parameter_names(function)
 
     @functools.wraps(function)
     def call(*args: Any, **given: Any) -> Any:
-        if not takes_any and not given.keys() <= set(names):
-            given = {name if name in names else _alias(function, name, names, given): given[name] for name in given}
-        return function(*args, **given)
+        return function(*args, **(given if given.keys() <= names.keys() else renamed(function, names, given)))
 
-    return cast(F, call)
+    return cast(F, call) if names else function
 
 
-def _alias(function: Any, name: str, names: Sequence[str], given: Mapping[str, Any]) -> str:
+def parameter_names(function: Any) -> Mapping[str, Any]:
+    """The parameters of a function or method by name; none if it takes any."""
+    parameters = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return {}
+    return {name: one for name, one in parameters.items() if name != "self"}
+
+
+def renamed(function: Any, names: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments under the names of the parameters that they stand for; an error for one that stands for none."""
+    return {name if name in names else _alias(function, name, names, given): given[name] for name in given}
+
+
+def _alias(function: Any, name: str, names: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """The parameter that another name stands for."""
     meant = ALIASES.get(name)
     if meant is None or meant not in names:
-        raise unknown_parameter(function.__name__, name, names)
+        raise unknown_parameter(function.__name__, name, list(names))
     if meant in given:
         raise InvalidParameterError(f"{function.__name__} got {meant} twice: also as {name}; expected one")
     return meant

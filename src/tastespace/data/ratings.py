@@ -273,6 +273,14 @@ class Ratings:
     def n_items(self) -> int:
         return len(self.items.ids)
 
+    @property
+    def n_rated_items(self) -> int:
+        """The number of items up to the last that somebody has rated.
+
+        Items that nobody has rated yet come last, and nothing is learned of them: their first ratings make them new.
+        """
+        return int(self.item_rows.max()) + 1 if len(self) else self.n_items
+
     @cached_property
     def mean(self) -> float:
         values = self.by_user.values

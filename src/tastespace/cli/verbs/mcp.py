@@ -15,8 +15,8 @@ from typer import Option
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.options import Model, Threads
-from tastespace.data.attributes import items_named
 from tastespace.data.formats.files import read
+from tastespace.data.vocabulary import items_named
 from tastespace.errors import DataWarning, InvalidParameterError, MissingExtraError, TastespaceError
 from tastespace.models import Recommender
 from tastespace.models.base.query import known_items

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from tastespace import randomness
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, OffsetArray, contiguous
-from tastespace.data.attributes import items_named, titles_like
 from tastespace.data.csr import CSR, offsets_of
 from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.newcomers import newcomers_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.tables import USUAL_NAMES, is_pandas, usual_column
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series, items_named, listed, titles_like
 from tastespace.errors import DataError, InvalidParameterError, UnknownIdError, named
 from tastespace.index.search import Excluded
 from tastespace.models.base.posterior import Belief, People, Posterior

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
@@ -16,13 +17,12 @@ from numpy.random import Generator
 
 from tastespace import randomness, threads
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
-from tastespace.data.attributes import items_named
 from tastespace.data.filters import Condition
 from tastespace.data.formats.files import ratings_of
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.newcomers import new_items
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids, id_series, listed
+from tastespace.data.vocabulary import Ids, id_series, items_named, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index, with_threads
 from tastespace.index.reduction import Shortened
@@ -42,10 +42,22 @@ from tastespace.models.base.similarity import Similar, SimilarKind, similar_item
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.parameters import SearchSpace, check_declared, check_int
 from tastespace.progress import Observer, shown, silent
-from tastespace.settings import suggests, translated
+from tastespace.settings import parameter_names, renamed, translated
 from tastespace.tables import TextTable
 
 Answer = TypeVar("Answer", bound=Table)
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _suggests(method: Method) -> Method:
+    """Let a method say which parameter was meant; like `settings.suggests`, but here, where every request passes."""
+    names = parameter_names(method)
+
+    @wraps(method)
+    def call(self: Recommender, *args: Any, **given: Any) -> Any:
+        return method(self, *args, **(given if given.keys() <= names.keys() else renamed(method, names, given)))
+
+    return cast(Method, call)
 
 
 @dataclass(kw_only=True)
@@ -102,7 +114,7 @@ class Recommender(ABC):
         """The settings with which `choose` may try this model on such ratings, the usual ones first; often none."""
         return ()
 
-    @suggests
+    @_suggests
     def fit(
         self,
         observed: Any,
@@ -126,9 +138,11 @@ class Recommender(ABC):
         `start` is a fitted model with factors: a factor model starts from the items that it knows, and the users
         are placed by them (see `tastespace.models.base.resuming`).
         """
-        observed = ratings_of(observed, "fit")
-        held_out = None if held_out is None else ratings_of(held_out, "held_out")
-        observer = shown(observer)
+        observed = observed if isinstance(observed, Ratings) else ratings_of(observed, "fit")
+        if held_out is not None:
+            held_out = ratings_of(held_out, "held_out")
+        if "IPython" in sys.modules:  # perhaps a notebook
+            observer = shown(observer)
         self.check()
         if start is not None and checkpoints is not None:
             raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
@@ -167,14 +181,14 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self.seen_ = seen or updates.TrainingSummary.of(observed)
+        self.seen_ = seen or updates.TrainingSummary(len(observed), observed.n_users, observed.n_rated_items)
         self.news_: updates.UpdateSummary | None = None  # the effect of an update
         self.index_: StoredIndex | None = None  # the index chosen for these items
         self.choice_: Mapping[str, Any] | None = None  # why this model was chosen automatically; None if it was not
         self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)
         return self
 
-    @suggests
+    @_suggests
     def update(self, new_ratings: Any, *, sweeps: updates.Sweeps = "auto", observer: Observer = silent) -> Self:
         """Return a new recommender that has also seen these ratings; this one is unchanged.
 
@@ -214,7 +228,7 @@ class Recommender(ABC):
         other.index_ = grown_index(self.index_, self.posterior_, posterior)
         return other
 
-    @suggests
+    @_suggests
     def with_items(self, items: Any, *, observer: Observer = silent) -> Self:
         """Return a new recommender that also knows these items, which nobody has rated; this one is unchanged.
 
@@ -259,7 +273,7 @@ class Recommender(ABC):
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
-    @suggests
+    @_suggests
     def about(
         self, user_ids: Ids | None = None, *, history: Any = None, user_features: Any = None, instead: bool = False
     ) -> queries.Query:
@@ -273,7 +287,7 @@ class Recommender(ABC):
         self._tell(query.remarks)
         return replace(query, remarks=())
 
-    @suggests
+    @_suggests
     def predict(
         self, user_ids: Any, item_ids: Ids | None = None, *, history: Any = None, user_features: Any = None
     ) -> Prediction:
@@ -321,7 +335,7 @@ class Recommender(ABC):
             )
         )
 
-    @suggests
+    @_suggests
     def recommend(
         self,
         user_ids: Ids | queries.Query | None = None,
@@ -421,7 +435,7 @@ class Recommender(ABC):
             remarks=told,
         )
 
-    @suggests
+    @_suggests
     def recommend_all(
         self,
         n: int = 10,
@@ -461,7 +475,7 @@ class Recommender(ABC):
         self._tell(remarks)
         return frame
 
-    @suggests
+    @_suggests
     def ask(
         self,
         user_ids: Ids | queries.Query | None = None,
@@ -516,7 +530,7 @@ class Recommender(ABC):
             block[seen.rows(), seen.columns] = -np.inf
             yield rows, block
 
-    @suggests
+    @_suggests
     def similar_items(
         self,
         item_ids: Ids,
@@ -552,7 +566,7 @@ class Recommender(ABC):
         found = similar_items(self.ratings_, compared, items, n, allowed, self._n_threads)
         return self._told(replace(found, remarks=doubts + remarks))
 
-    @suggests
+    @_suggests
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
@@ -566,7 +580,7 @@ class Recommender(ABC):
         query = self._query(user_ids, history, "similar_users")
         return self._told(similar_users(query, lambda: self._prepared.users, n))
 
-    @suggests
+    @_suggests
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings raise or lower the scores of these items, and by how much: the `n` largest.
 
@@ -592,14 +606,14 @@ class Recommender(ABC):
             )
         return self._told(explain(query, items_named(self.ratings_, item_ids), n, self.not_rated))
 
-    @suggests
+    @_suggests
     def item_vectors(self, dimensions: int = 64) -> Vectors:
         """All items as vectors of at most so many dimensions, for a vector store of your own; see `user_vectors`."""
         short = self._shortened(dimensions)
         ids, titles = self.ratings_.items.ids, self.ratings_.item_titles
         return Vectors(side="item", ids=ids, titles=titles, vectors=short.items, offsets=None, error=short.error)
 
-    @suggests
+    @_suggests
     def user_vectors(
         self, user_ids: Ids | None = None, dimensions: int = 64, *, history: Any = None, user_features: Any = None
     ) -> Vectors:

@@ -78,12 +78,8 @@ class TrainingSummary:
 
     @classmethod
     def of(cls, ratings: Ratings) -> TrainingSummary:
-        """The summary of a model just learned from these ratings.
-
-        Items that nobody has rated yet come last, and nothing was learned of them: their first ratings make them new.
-        """
-        n_items = int(ratings.item_rows.max()) + 1 if len(ratings) else ratings.n_items
-        return cls(len(ratings), ratings.n_users, n_items)
+        """The summary of a model just learned from these ratings."""
+        return cls(len(ratings), ratings.n_users, ratings.n_rated_items)
 
     @property
     def added_share(self) -> float:

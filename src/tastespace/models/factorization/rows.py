@@ -17,7 +17,8 @@ from numpy.random import Generator
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray
-from tastespace.data.csr import CSR, Grouped, Part, row_blocks
+from tastespace.data import csr
+from tastespace.data.csr import CSR, Grouped, Part
 from tastespace.errors import NonFiniteStateError
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class RatingBlock(Grouped):
     offset: float = 0.0
     scale: float = 1.0
     part: Part | None = None  # where these rows belong; None if they are all
+
+    @property
+    def n_entries(self) -> int:
+        """The number of ratings of the side, which are mostly those that are here."""
+        return len(self.columns) if self.part is None else super().n_entries
 
     @classmethod
     def of(cls, ratings: CSR, dtype: Any, offset: float, scale: float = 1.0) -> RatingBlock:
@@ -74,7 +80,8 @@ class Factors:
         n, n_factors = self.factors.shape
         total, gram = np.zeros(n_factors), np.zeros((n_factors, n_factors))
         of_total, of_gram = np.empty_like(total), np.empty_like(gram)
-        for block in row_blocks(n):
+        for first in range(0, n, csr.BLOCK_ROWS):
+            block = slice(first, first + csr.BLOCK_ROWS)
             _native.moments(self.factors[block], of_total, of_gram)
             total += of_total
             gram += of_gram
@@ -188,7 +195,7 @@ def solve_rows(
     y_k the scaled target and r the ridge.
     """
     n_rows, n_factors = len(side.offsets) - 1, other.factors.shape[1]
-    dtype, prior = other.factors.dtype, prior.of_rows(side.here)
+    dtype, prior = other.factors.dtype, prior if side.part is None else prior.of_rows(side.part.rows)
     has_bias = other.bias is not None
     solved = Solved(
         Factors(np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None),
@@ -294,7 +301,8 @@ NORMAL_ROWS = NormalRows()
 
 def sum_of_rows(values: AnyFloats) -> float:
     """Sum over rows block by block, in their order: the same wherever the blocks were computed."""
-    return float(sum(float(values[block].sum()) for block in row_blocks(len(values))))
+    firsts = range(0, len(values), csr.BLOCK_ROWS)
+    return float(sum([float(values[first : first + csr.BLOCK_ROWS].sum()) for first in firsts]))
 
 
 def row_noise(
@@ -306,26 +314,29 @@ def row_noise(
     one is keyed by (seed, chain, sweep, side, block): the noise of a block can be generated without the others.
     """
     here = slice(0, n_rows) if here is None else here
-    n_here, blocks = here.stop - here.start, row_blocks(n_rows)
+    n_here, firsts = here.stop - here.start, range(0, n_rows, csr.BLOCK_ROWS)
     noise, bias_noise = np.empty((n_here, n_factors), dtype), np.empty(n_here, dtype) if has_bias else None
-    for block, own in zip(blocks, rng.spawn(len(blocks)), strict=True):
-        if not here.start <= block.start < here.stop:
+    for first, own in zip(firsts, rng.spawn(len(firsts)), strict=True):
+        if not here.start <= first < here.stop:
             continue
-        place = slice(block.start - here.start, block.stop - here.start)
-        noise[place] = own.standard_normal((block.stop - block.start, n_factors), dtype)
+        place, size = first - here.start, min(csr.BLOCK_ROWS, n_rows - first)
+        noise[place : place + size] = own.standard_normal((size, n_factors), dtype)
         if bias_noise is not None:
-            bias_noise[place] = own.standard_normal(block.stop - block.start, dtype)
+            bias_noise[place : place + size] = own.standard_normal(size, dtype)
     return noise, bias_noise
 
 
 def draw_rows(given: GivenRows, prior: RowPrior, rng: Generator) -> tuple[Factors, DoubleArray]:
     """Rows of one side drawn given the other, and their squared errors."""
     side, other, own = given.side, given.other, given.row_precision
-    shape = side.n_rows, other.factors.shape[1], other.factors.dtype
-    noise, bias_noise = row_noise(rng, *shape, has_bias=other.bias is not None, here=side.here)
+    here = None if side.part is None else side.part.rows
+    n_rows = len(side.offsets) - 1 if side.part is None else side.n_rows
+    noise, bias_noise = row_noise(
+        rng, n_rows, other.factors.shape[1], other.factors.dtype, has_bias=other.bias is not None, here=here
+    )
     if own is not None:
         # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.
-        prior, root = replace(prior, scale=1 / own), np.sqrt(own[side.here])
+        prior, root = replace(prior, scale=1 / own), np.sqrt(own if here is None else own[here])
         noise /= root[:, None]
         bias_noise = None if bias_noise is None else bias_noise / root
     name, threads = given.axis, given.threads

@@ -228,14 +228,14 @@ class ItemDraws:
     sphere: Sphere | None = None  # radius of the sphere of the items, if they are on one
     user_features: FeatureDraws | None = None  # coefficients of the users' features, if they have any
     item_features: FeatureDraws | None = None
-    strangers: Populations | None = None  # of users without ratings, if users have bags: theirs are not known
-    stranger_features: FeatureDraws | None = None
+    new_users: Populations | None = None  # of users without ratings, if users have bags: theirs are not known
+    new_user_features: FeatureDraws | None = None
     user_means: FloatArray | None = None  # of the users who are folded in, B x S x W; None if all have the same
 
     @classmethod
     def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
         new = [getattr(draw.user_population, "new", None) for draw in hyper]
-        strangers = [population for population in new if population is not None]
+        new_users = [population for population in new if population is not None]
         return cls(
             items=items,
             users=Populations.of([draw.user_population for draw in hyper]),
@@ -249,8 +249,8 @@ class ItemDraws:
             sphere=model.item_moves.sphere,
             user_features=_feature_draws([draw.user_population for draw in hyper], model.user_prior),
             item_features=_feature_draws([draw.item_population for draw in hyper], model.item_prior),
-            strangers=Populations.of(strangers) if strangers else None,
-            stranger_features=_feature_draws(strangers, model.user_prior) if strangers else None,
+            new_users=Populations.of(new_users) if new_users else None,
+            new_user_features=_feature_draws(new_users, model.user_prior) if new_users else None,
         )
 
     @property
@@ -264,21 +264,21 @@ class ItemDraws:
         shifts = self.user_features.shifts(attributes, history)
         return replace(self, user_means=self.mean_user + shifts)
 
-    def place_strangers(self, means: FloatArray, roots: FloatArray | None, attributes: Any, ratings: CSR) -> None:
+    def place_new_users(self, means: FloatArray, roots: FloatArray | None, attributes: Any, ratings: CSR) -> None:
         """Set what is believed of those of some users who have no ratings: their bag is missing, and not empty."""
         unknown = np.flatnonzero(ratings.counts == 0)
-        if self.strangers is None or self.stranger_features is None or not len(unknown):
+        if self.new_users is None or self.new_user_features is None or not len(unknown):
             return
         known = None if attributes is None else attributes[unknown]
-        shifts = self.stranger_features.shifts(known, CSR.empty(len(unknown)))
-        means[unknown] = _mean_rows(self.strangers, self.has_biases) + shifts
+        shifts = self.new_user_features.shifts(known, CSR.empty(len(unknown)))
+        means[unknown] = _mean_rows(self.new_users, self.has_biases) + shifts
         if roots is not None:
-            roots[unknown] = self._stranger_roots
+            roots[unknown] = self._new_user_roots
 
     @cached_property
-    def _stranger_roots(self) -> FloatArray:
-        assert self.strangers is not None
-        return np.stack([self.strangers.root(s, self.has_biases) for s in range(len(self.strangers.means))])
+    def _new_user_roots(self) -> FloatArray:
+        assert self.new_users is not None
+        return np.stack([self.new_users.root(s, self.has_biases) for s in range(len(self.new_users.means))])
 
     def thinned(self, places: IntArray) -> ItemDraws | None:
         """Only these draws, in which users are the same as in all; None if the likelihood keeps more of each draw."""

@@ -166,8 +166,8 @@ class DrawsPosterior(base.Posterior):
             **({} if draws.sphere is None else draws.sphere.arrays()),
             **({} if draws.user_features is None else draws.user_features.arrays("user", stored)),
             **({} if draws.item_features is None else draws.item_features.arrays("item", stored)),
-            **({} if draws.strangers is None else draws.strangers.arrays("stranger")),
-            **({} if draws.stranger_features is None else draws.stranger_features.arrays("stranger", stored)),
+            **({} if draws.new_users is None else draws.new_users.arrays("stranger")),
+            **({} if draws.new_user_features is None else draws.new_user_features.arrays("stranger", stored)),
             **({} if self.trace is None else self.trace.arrays()),
         }
 
@@ -190,8 +190,8 @@ class DrawsPosterior(base.Posterior):
             sphere=Sphere.found_in(arrays),
             user_features=FeatureDraws.found_in("user", arrays),
             item_features=FeatureDraws.found_in("item", arrays),
-            strangers=Populations.from_arrays("stranger", arrays) if "stranger_means" in arrays else None,
-            stranger_features=FeatureDraws.found_in("stranger", arrays),
+            new_users=Populations.from_arrays("stranger", arrays) if "stranger_means" in arrays else None,
+            new_user_features=FeatureDraws.found_in("stranger", arrays),
         )
         levels = arrays["levels"] if len(arrays["levels"]) else None
         units = Units(low, high, levels, usual)
@@ -230,7 +230,7 @@ class DrawsBelief(base.Belief):
             return users.means[first - start : last - start], users.weights[first - start : last - start]
         draws, ratings = self._draws_for(first, last), _part(self.ratings, first, last)
         folded = draws.likelihood.fold_in(draws, ratings, None, self.threads)
-        self._place_strangers(folded.means, None, first, last, ratings)
+        self._place_new_users(folded.means, None, first, last, ratings)
         return folded.means, self._weights(draws, first, last, ratings)
 
     def _draws_for(self, first: int, last: int) -> ItemDraws:
@@ -243,9 +243,11 @@ class DrawsBelief(base.Belief):
             history = chosen_only(history)
         return draws.for_users(None if self.features is None else self.features[first:last], history)
 
-    def _place_strangers(self, means: FloatArray, roots: FloatArray | None, first: int, last: int, own: CSR) -> None:
+    def _place_new_users(self, means: FloatArray, roots: FloatArray | None, first: int, last: int, own: CSR) -> None:
+        if self.posterior.draws.new_users is None:
+            return
         features = None if self.features is None else self.features[first:last]
-        self.posterior.draws.place_strangers(means, roots, features, own)
+        self.posterior.draws.place_new_users(means, roots, features, own)
 
     def blocks(self, rows: IntArray) -> Iterator[tuple[UserDraws, NDArray[np.intp], IntArray]]:
         """Pairs by blocks of users: the belief about a block, its pairs, and their rows inside it."""
@@ -269,7 +271,7 @@ class DrawsBelief(base.Belief):
         _, n_draws, width = draws.items.shape
         roots = np.empty((last - first, n_draws, width, width), np.float32)
         folded = draws.likelihood.fold_in(draws, ratings, roots, self.threads)
-        self._place_strangers(folded.means, roots, first, last, ratings)
+        self._place_new_users(folded.means, roots, first, last, ratings)
         users = UserDraws(folded.means, roots, self._weights(draws, first, last, ratings), folded.precision)
         self._latest = (first, users)
         return users
