@@ -262,7 +262,7 @@ def test_the_last_list_stays_while_the_service_is_down(open_page, film_model, tm
 def test_all_of_a_list_and_its_values_as_a_table(page, site):
     go(page, site, "recommendations?user=3")
     page.locator(PICKED).get_by_role("button", name="See all").click()
-    page.wait_for_function("document.querySelectorAll(\"section[aria-label='Picked for you'] .card\").length > 12")
+    page.locator(f"{PICKED} .card").nth(12).wait_for(state="attached")
     assert "all=1" in page.url
     page.locator(PICKED).get_by_text("As a table").click()
     table = page.locator(f"{PICKED} table")
