@@ -106,7 +106,7 @@ constraints:
 	build/constraints/bin/pip install -q -U pip scikit-build-core nanobind cmake ninja
 	build/constraints/bin/pip install -q --no-build-isolation '.[all]' --group test --group lint
 	(echo "# Pinned versions of everything that make installs; refresh with: make constraints"; \
-	 build/constraints/bin/pip freeze --all | grep -viE '^(tastespace|setuptools)'; echo torch==2.13.0) > constraints.txt
+	 build/constraints/bin/pip freeze --all | grep -viE '^(tastespace|setuptools)'; echo torch==2.13.0; echo ray==2.60.0) > constraints.txt
 
 clean:
 	rm -rf build dist site $(VENV) $(BENCH)
